@@ -45,6 +45,8 @@ class AddedDecorators:
 NOTHING_ADDED = AddedDecorators()
 SLOTS = "__slots__"
 INIT_SUBCLASS = "__init_subclass__"
+EQUALITY = "__eq__"
+HASH = "__hash__"
 
 
 def slots_of(node: ast.stmt) -> list[str] | None:

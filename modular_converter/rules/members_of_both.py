@@ -12,8 +12,11 @@ from modular_converter.facts import INHERITED_KEYWORDS
 from modular_converter.findings import ClassFinding, Finding, Rule, finding_at
 from modular_converter.model.bindings import ADDING, FUNCTIONS, Function, attributes_set, bindings_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock
-from modular_converter.model.nodes import decorated_by, decorator_path, decorators_of, dotted, is_super_statement
+from modular_converter.model.index import is_docstring
+from modular_converter.model.nodes import decorated_by, decorator_path, decorators_of, dotted, is_super_statement, walk
 from modular_converter.model.overriding import (
+    EQUALITY,
+    HASH,
     INIT_SUBCLASS,
     NO_DECORATORS,
     SLOTS,
@@ -32,8 +35,6 @@ if TYPE_CHECKING:
     from modular_converter.model.class_blocks import Members
 
 
-EQUALITY = "__eq__"
-HASH = "__hash__"
 PLAIN_METACLASSES = ("type", "ABCMeta", "EnumMeta", "EnumType")
 """The metaclasses for which one class with all members equals two classes that inherit."""
 
@@ -438,6 +439,53 @@ def _arguments(decorator: ast.expr) -> frozenset[str]:
 
 def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+TAKEN_DESCRIPTION = Rule(
+    "MC342",
+    "taken-description",
+    "code reads a docstring, or the annotation of a result, which a class or an override takes from the parent",
+)
+
+DOCSTRING = "__doc__"
+RESULTS = ("return_annotation", "get_type_hints", "get_annotations", "__annotations__")
+"""What gives the annotation of a method's result; `inspect.getdoc` gives an inherited docstring to each heir."""
+
+
+def compare_taken_description(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """Find members that read what inheritance would give neither to the class nor to its override."""
+    child, parent = classes.child, classes.parent
+    documented = {own.name for own, theirs in classes.overrides if _has_docstring(theirs) and not _has_docstring(own)}
+    typed = {own.name for own, theirs in classes.overrides if theirs.returns is not None and own.returns is None}
+    own_class = ("self", "cls", "type(self)", "self.__class__", classes.name)
+    of_class = () if child.docstring or not (parent.docstring or DOCSTRING in parent.binds) else own_class
+    for member in (*child.members, *classes.kept):
+        words = [word for word in (DOCSTRING, *RESULTS) if word in member.text]
+        for node in walk(member.node) if words else ():
+            reads = node.attr if isinstance(node, ast.Attribute) else ""
+            if isinstance(node, ast.Call):
+                reads = dotted(node.func).rpartition(".")[2]
+            if reads not in words:
+                continue
+            is_docs = reads == DOCSTRING
+            taken = documented if is_docs else typed
+            named = {one.attr for one in walk(node) if isinstance(one, ast.Attribute)} & taken
+            if is_docs and isinstance(node, ast.Attribute) and ast.unparse(node.value) in of_class:
+                named = {classes.name}
+            what = "docstring" if is_docs else "annotation of the result"
+            for name in sorted(named):
+                message = (
+                    f"`{ast.unparse(node)}` reads the {what} that `{name}` takes from the parent, which inheritance "
+                    "would not give it"
+                )
+                place = node if member in child.members else child.node
+                yield finding_at(
+                    place, TAKEN_DESCRIPTION.finding, message, f"Write the {what} of `{name}` into your class."
+                )
+
+
+def _has_docstring(function: Function) -> bool:
+    return is_docstring(function.body[0])
 
 
 SHARED_CLASS_ATTRIBUTE = Rule(

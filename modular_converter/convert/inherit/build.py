@@ -40,7 +40,14 @@ from modular_converter.model.class_blocks import (
 from modular_converter.model.index import is_docstring
 from modular_converter.model.module import Module, Role, Statement
 from modular_converter.model.nodes import is_super_statement
-from modular_converter.model.overriding import INIT_SUBCLASS, NO_DECORATORS, AddedDecorators, method_key
+from modular_converter.model.overriding import (
+    EQUALITY,
+    HASH,
+    INIT_SUBCLASS,
+    NO_DECORATORS,
+    AddedDecorators,
+    method_key,
+)
 from modular_converter.rules import class_comparisons, input_files
 from modular_converter.settings.values import Settings
 
@@ -112,8 +119,8 @@ def merge_class(
     if own_text != child_text:
         child = parse_class(own_text)
     parent = with_private_members(parent, child, private)
-    if child.docstring:  # it is the class's `__doc__`, which an assignment of the parent would replace
-        parent = replace(parent, members=tuple(one for one in parent.members if one.binds != {"__doc__"}))
+    if implied := _implied(child):
+        parent = replace(parent, members=tuple(one for one in parent.members if not one.binds or one.binds - implied))
     replaced = {base: replaced_base(base, parent.bases) for base in child.bases}
     classes = TwoClasses(child, parent, parent_base, bases, replaced, around, settings.model_base)
     if classes.given_in_front:
@@ -143,6 +150,15 @@ def merge_class(
         if not any(one.diagnose(Location("")).is_error for one in merged.findings):
             return merged
     return Merged(tuple(span for span in plan if span.text), tuple(findings))
+
+
+def _implied(child: ClassBlock) -> frozenset[str]:
+    """The names that Python binds in a class without a statement, and where the parent's would not be seen: the docstring,
+    and no hash beside an equality.
+    """
+    own = child.binds_anew
+    names = ({"__doc__"} if child.docstring else set()) | ({HASH} if EQUALITY in own else set())
+    return frozenset(names - own)
 
 
 def _with_own_locals(text: str, child: ClassBlock, parent: ClassBlock) -> str:

@@ -24,6 +24,7 @@ BOUND = {
     "imported_names": frozenset(("shifted",)),
     "inherit_local_name_of_module": frozenset(("own_scale", "own_max")),
     "inherit_param_rename": frozenset(("hidden_states",)),
+    "inherit_super_args": frozenset(("hidden_states",)),
     "inherit_private_names": frozenset(("__parents_store", "_@Cache__parents_store")),
     "inherited_methods": frozenset(("cls", "self", "EmuEmbedding", "EmuNorm")),
     "inherit_parameter_replaced_by_loop": frozenset(("count", "1", "step", "2")),

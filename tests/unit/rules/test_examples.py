@@ -56,6 +56,7 @@ WORDED = {
     "removed-setting-read": ("the generated `NewMLP` still reads `config.mlp_bias`", "keep the attribute"),
     "replaced-dependency": ("`NewRotaryTable` changes `NewEmbeddings`", "`NewModel.__init__`"),
     "shared-class-attribute": ("`cache` of `OldMLP` is one object for `NewMLP` and `NewGate`", "both classes"),
+    "taken-description": ("`self.forward.__doc__` reads the docstring that `forward` takes", "Write the docstring"),
     "stub-stays": ("`NewMLP.rescale` raises", "blank line above it"),
     "stub-still-called": ("`NewMLP.rescale` is removed", "keep `rescale`"),
     "super-call-not-in-parent": ("`super().extra_repr()` stays", "Base.extra_repr(self, …)"),

@@ -72,7 +72,13 @@ def test_the_cure_is_one_that_the_member_can_have(child: str, parent: str, cure:
 
 
 APART = {
-    "equality without a hash": ("def __eq__(self, x): ...", "def __hash__(self): ...", "object", ("MC208", 1)),
+    "equality without a hash": ("def __eq__(self, x): ...", "def __hash__(self): ...", "object", None),
+    "equality without a hash of two names": (
+        "def __eq__(self, x): ...",
+        "__hash__ = key = id",
+        "object",
+        ("MC208", 1),
+    ),
     "equality with a hash": ("def __eq__(self, x): ...\n__hash__ = None", "def __hash__(self): ...", "object", None),
     "equality that extends": (
         "def __eq__(self, x):\n    return super().__eq__(x)",
