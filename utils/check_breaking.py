@@ -28,7 +28,7 @@ sys.path.insert(0, ROOT)
 
 from modular_converter.breaking.facts import ModelTree, PublicClass  # noqa: E402
 from modular_converter.breaking.older import tree_at  # noqa: E402
-from modular_converter.breaking.values import Node, keys_of  # noqa: E402
+from modular_converter.breaking.values import Node, keys_of, numbered  # noqa: E402
 from modular_converter.convert.batch import in_processes, without_collector  # noqa: E402
 from modular_converter.settings.load import profile_settings  # noqa: E402
 
@@ -120,7 +120,9 @@ def _facts_of(models: Iterable[str], tree: ModelTree, progress: Callable[[int], 
                 whole = f"transformers.models.{model}.{file.removesuffix('.py')}.{name}"
                 signatures[whole] = dict(_methods(one))
                 if one.state is not None:
-                    states[whole] = {key: entry.is_certain for key, entry in keys_of(one.state).items()}
+                    states[whole] = {}
+                    for key, entry in keys_of(one.state).items():  # the real ones have `*` for numbers
+                        states[whole][numbered(key)] = entry.is_certain or states[whole].get(numbered(key), False)
                     states[whole] |= {f"{beginning}.?": False for beginning in unknown_parts(one.state)}
         found.append({"states": states, "signatures": signatures})
         progress(1)

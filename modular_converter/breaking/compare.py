@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from modular_converter.breaking.facts import (
     ALIASES,
+    KEYWORD,
     LOADING,
     MODEL_TYPE,
     FileFacts,
@@ -16,7 +17,7 @@ from modular_converter.breaking.facts import (
     PublicClass,
     Signature,
 )
-from modular_converter.breaking.values import CodePlace, Node, Part, keys_of
+from modular_converter.breaking.values import CodePlace, Node, Part, keys_of, numbered
 
 
 MOST = 60
@@ -92,8 +93,7 @@ def _class(model: str, old: PublicClass, new: PublicClass) -> Iterator[ModelChan
     for name in old.bases:
         if name not in new.bases and not name.startswith("_"):
             yield ModelChange("base-removed", model, here, f"no longer is a `{name}`", name)
-    if old.is_configuration:
-        yield from _settings(model, old, new, here)
+    yield from _settings(model, old, new, here)
     for name, before in old.methods.items():
         after = new.methods.get(name)
         if after is not None and before.is_attribute != after.is_attribute:
@@ -118,6 +118,11 @@ def _settings(model: str, old: PublicClass, new: PublicClass, here: CodePlace) -
         after = new.fields.get(name)
         if after is None:
             if name in ("kwargs", "args") or name in new.aliases:
+                continue
+            if name.endswith(KEYWORD):
+                word = name.removesuffix(KEYWORD)
+                place = new.place_of(before.place.owner) or here
+                yield ModelChange("setting-removed", model, place, f"no longer takes `{word}` by name", word)
                 continue
             same = [one for one in added if new.fields[one].text == before.text and _alike(one, name)]
             message = (
@@ -219,7 +224,7 @@ def compare_states(model: str, old: Node, new: Node, prefix: str = "", layer: st
     """
     if old.digest == new.digest:
         return
-    before, after = _by_name(old), _by_name(new)
+    before, after = _by_name(old, new), _by_name(new, old)
     gone = [name for name in before if name not in after]
     come = [name for name in after if name not in before]
     named = _Named(prefix, layer)
@@ -320,10 +325,13 @@ def _keys(parts: list[Part], prefix: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for one in parts for key in _entries(one, f"{prefix}{one.name}")))
 
 
-def _by_name(node: Node) -> dict[str, list[Part]]:
+def _by_name(node: Node, other: Node) -> dict[str, list[Part]]:
+    """The parts of a module by name: `conv_1` stands with `conv_*`, where either tree makes such names in a loop."""
+    made = {part.name for one in (node, other) for part in one.parts if "*" in part.name}
     found: dict[str, list[Part]] = {}
     for part in node.parts:
-        found.setdefault(part.name, []).append(part)
+        name = numbered(part.name)
+        found.setdefault(name if name in made else part.name, []).append(part)
     return found
 
 

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
+import math
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from modular_converter.breaking.bounds import one_text
+from modular_converter.breaking.bounds import one_text, spend
 from modular_converter.breaking.interpret import StatementInterpreter
 from modular_converter.breaking.names import EXCHANGED, Frame, Names
 from modular_converter.breaking.values import (
@@ -33,6 +35,7 @@ from modular_converter.breaking.values import (
     is_configuration,
     mapping,
     plain,
+    sequence,
     truth,
 )
 from modular_converter.model.bindings import FUNCTIONS
@@ -428,3 +431,31 @@ def default_of(node: ast.expr) -> ast.expr:
             if keyword.arg == "default_factory":
                 return keyword.value.body if isinstance(keyword.value, ast.Lambda) else ast.Call(keyword.value, [], [])
     return node
+
+
+ITERATED = frozenset(
+    {*(f"builtins.{name}" for name in ("enumerate", "zip", "reversed")), "itertools.chain", "itertools.product"}
+)
+
+
+def iterated(run: LibraryInterpreter, name: str, arguments: list[Value], named: Mapping[str, Value]) -> Value:
+    """What an iterator gives that is made of others."""
+    turns = [run.turns(one) for one in arguments]
+    if name == "builtins.reversed":
+        return sequence(reversed(turns[0])) if turns else NONE
+    if name == "itertools.chain":
+        return sequence(itertools.chain(*turns))
+    if name == "itertools.product":
+        spend(math.prod(map(len, turns)))
+        return sequence(map(sequence, itertools.product(*turns)))
+    if name == "builtins.enumerate" and turns:
+        items, start = arguments[0], plain(arguments[1] if len(arguments) > 1 else named.get("start", _ZERO))
+        counted = isinstance(items, Items) or (isinstance(items, Expression) and items.is_known)
+        first = start if counted and isinstance(start, int) else None
+        numbers = [_ANY if first is None else Expression(str(first + n), first + n) for n in range(len(turns[0]))]
+        turns = [list(numbers), turns[0]]
+    shortest = min(map(len, turns), default=0)
+    return sequence(sequence(one[number] for one in turns) for number in range(shortest))
+
+
+_ANY, _ZERO = Expression("*"), Expression("0", 0)

@@ -10,7 +10,7 @@ from typing import Any
 
 from modular_converter.breaking import layers
 from modular_converter.breaking.bounds import NOT_KNOWN, computed, concatenated, is_in, is_not_in, one_text, spend
-from modular_converter.breaking.conventions import LibraryInterpreter
+from modular_converter.breaking.conventions import ITERATED, LibraryInterpreter, iterated
 from modular_converter.breaking.layers import call_on_tree, is_instance
 from modular_converter.breaking.names import Frame
 from modular_converter.breaking.values import (
@@ -499,8 +499,8 @@ def _call_external(
         return known if known is not None else Expression(text, may_be_module=not is_function)
     if (shape := layers.tensor_shape(name, arguments, named)) is not None:
         return HeldTensor(shape)
-    if name in ("builtins.enumerate", "builtins.zip", "builtins.reversed"):
-        return _iterated(run, name, arguments, text)
+    if name in ITERATED and "repeat" not in named:
+        return iterated(run, name, arguments, named)
     if name in ("builtins.dict", "collections.OrderedDict"):
         given = arguments[0] if arguments and isinstance(arguments[0], Items) else Items([])
         return Items([*(given.items if given.is_mapping else _pairs(given)), *named.items()], is_mapping=True)
@@ -539,19 +539,6 @@ def _pairs(given: Items) -> list[tuple[str, Value]]:
     """The entries of a mapping that is given as pairs."""
     pairs = [one.items for _, one in given.items if isinstance(one, Items) and len(one.items) == 2]
     return [(key_text(key[1]), value[1]) for key, value in pairs]
-
-
-def _iterated(run: LibraryInterpreter, name: str, arguments: list[Value], text: str) -> Value:
-    turns = [run.turns(one) for one in arguments]
-    if name == "builtins.reversed":
-        return sequence(reversed(turns[0])) if turns else NONE
-    if name == "builtins.enumerate" and turns:
-        items = arguments[0]
-        counted = isinstance(items, Items) or (isinstance(items, Expression) and items.is_known)
-        numbers = [Expression(str(n), n) if counted else Expression("*") for n in range(len(turns[0]))]
-        turns = [list(numbers), turns[0]]
-    shortest = min(map(len, turns), default=0)
-    return sequence(sequence(one[number] for one in turns) for number in range(shortest))
 
 
 _Reader = Callable[[LibraryInterpreter, Any, Frame], Value]

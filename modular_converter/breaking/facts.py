@@ -50,6 +50,10 @@ LOADING = re.compile(
 """Variables of a model that say how a checkpoint is loaded."""
 PLANS = re.compile(r"(base_model)?_\w+_plan|_no_split_modules|_skip_keys_device_placement")
 """Variables that say how a model is divided among devices."""
+KEYWORD = "="
+"""The end of the name of a setting that is no attribute, but is taken by name."""
+TYPED = "TypedDict"
+"""The base of the types of keywords."""
 _PUBLIC = re.compile(r"__init__|__call__|[^_]\w*")
 
 
@@ -108,7 +112,7 @@ class PublicClass:
     methods: Mapping[str, Signature]
     """Its public methods."""
     fields: Mapping[str, Written]
-    """Of a configuration: its settings with their defaults."""
+    """The settings of its objects with their defaults: of a configuration, and of what is no module, such as a processor."""
     variables: Mapping[str, Written]
     """The variables of its body that say how it is loaded, divided and named."""
     documented: Mapping[str, int]
@@ -269,7 +273,11 @@ class _Reader:
             ancestors.is_configuration,
             tuple(one.short_name for one in ancestors[1:]),
             whole.methods,
-            whole.fields if ancestors.is_configuration else {},
+            whole.fields
+            if ancestors.is_configuration
+            else {}
+            if is_module or made
+            else dict(self._defaults(ancestors)),
             whole.variables,
             dict(_documented(cls, cls.above)),
             self._state(cls, ancestors) if is_module else None,
@@ -290,6 +298,46 @@ class _Reader:
                 parameters = tuple(_parameters(node, Method(node).instance, written))
                 methods[name] = Signature(place, parameters, _words_of(node.decorator_list), is_attribute)
         return _Own(methods, dict(_fields(cls, methods, written)), dict(_variables(cls, written)))
+
+    def _defaults(self, ancestors: Ancestors) -> Iterator[tuple[str, Written]]:
+        """What the objects of a class have or take that is neither a configuration nor a module, such as a processor."""
+        for one in reversed(ancestors):
+            if isinstance(one, ClassValue):
+                yield from self._run.names.remembered(self._own_defaults, one).items()
+
+    def _own_defaults(self, cls: ClassValue) -> dict[str, Written]:
+        written = functools.partial(_default_text, _another(self._run), Frame(cls.path, cls.above))
+        public = ((name, value) for name, value in cls.variables.items() if not name.startswith("_"))
+        own = {
+            name: Written(written(value), CodePlace(cls.path, cls.above + value.lineno, cls.name))
+            for name, value in public
+        }
+        return {**dict(self._keywords(cls)), **own}
+
+    def _keywords(self, cls: ClassValue) -> Iterator[tuple[str, Written]]:
+        """The keywords that objects of a class take by the types that it names: `valid_kwargs = ImageKwargs`, and in methods
+        `**kwargs: Unpack[ImageKwargs]`.
+        """
+        rests = (one.node.args.kwarg for one in cls.members.methods)
+        annotations = (one.annotation for one in rests if one is not None)
+        unpacked = [one.slice for one in annotations if isinstance(one, ast.Subscript)]
+        todo = [(cls.path, node) for node in (*unpacked, *cls.variables.values())]
+        seen: set[ClassValue] = set()
+        while todo:
+            path, node = todo.pop()
+            found = self._run.names.class_named(path, node.id) if isinstance(node, ast.Name) else None
+            lineage = self._run.names.ancestors(found) if found is not None and found not in seen else ()
+            if not lineage or lineage[-1].short_name != TYPED:
+                continue
+            for one in (one for one in lineage if isinstance(one, ClassValue) and one not in seen):
+                seen.add(one)
+                for field in one.members.node.body:
+                    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                        yield (
+                            field.target.id + KEYWORD,
+                            Written("", CodePlace(one.path, one.above + field.lineno, one.name)),
+                        )
+                        todo.append((one.path, field.annotation))
 
     def _other_names(self, cls: ClassValue) -> Iterator[tuple[str, tuple[Function, bool]]]:
         """The names in the body of a class that stand for a method of it: `also_run = run`."""

@@ -456,7 +456,7 @@ class Part(NamedTuple):
     """What a module holds under a name."""
 
     name: str
-    """With `*` for each number."""
+    """With `*` for the number of an item, and for what the text does not tell."""
     place: CodePlace
     is_certain: bool
     """Whether the default configuration has it."""
@@ -499,6 +499,11 @@ class Key(NamedTuple):
     is_certain: bool
 
 
+def numbered(name: str) -> str:
+    """A name with `*` for each number in it."""
+    return _NUMBER.sub("*", name)
+
+
 class StateReader:
     """Makes trees of the modules of one tree of sources; equal objects become one node."""
 
@@ -527,19 +532,20 @@ class StateReader:
 
     def _parts(self, value: Value, place: CodePlace) -> Iterator[Part]:
         if isinstance(value, ObjectValue):
-            for name, slots in value.slots.items():
+            for key, slots in value.slots.items():
                 for slot in slots:
-                    yield from self._part(name, slot)
+                    yield from self._part("*" if key.isdigit() else key, slot)  # an item, of a class that is a list
         elif isinstance(value, Items):
-            for name, one in value.items:
+            for key, one in value.items:
+                name = key if value.is_mapping else numbered(key)
                 yield from self._part(name, Slot(one, place, not (value.is_mapping and "*" in name)))
         elif isinstance(value, Layer):
             for name, (shape, present) in value.tensors.items():
                 if present is not False:
-                    yield Part(_NUMBER.sub("*", name), place, present is True, shape=shape)
+                    yield Part(numbered(name), place, present is True, shape=shape)
 
     def _part(self, name: str, slot: Slot) -> Iterator[Part]:
-        value, name = slot.value, _NUMBER.sub("*", name)
+        value = slot.value
         if isinstance(value, Either):
             for one in value.options:
                 yield from self._part(name, Slot(one, slot.place, False))

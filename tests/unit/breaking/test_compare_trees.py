@@ -290,7 +290,7 @@ def test_the_entries_of_a_head_are_those_that_it_has(zoo: Path) -> None:
     (zoo / "models/auto/configuration_auto.py").write_text('CONFIG_MAPPING_NAMES = {"llama": "LlamaConfig"}\n')
     classes = tree_at(str(zoo / "models"), profile_settings()).facts("llama").files["modeling_llama.py"].classes
     body = ["layers.*.q_proj.weight", "layers.*.o_proj.weight", "norm.weight"]
-    cell = [f"parts.part_*.cell.{name}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    cell = [f"parts.part_8.cell.{name}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     model = [f"model.{name}" for name in body]
     other = [f"other.{name}" for name in (*body, "norm.bias")]
     assert {name: sorted(keys_of(one.state)) for name, one in classes.items() if one.state is not None} == {
@@ -455,3 +455,63 @@ def test_a_root_that_is_no_package_is_told_with_what_to_write(zoo: Path, tmp_pat
     for root in (top, top / "src", top / "src/one", top / "src/one/models"):
         result = run(root, "--breaking", "--against", "HEAD")
         assert (result.exit_code, result.stdout) == (0, "")
+
+
+PROCESSOR = """\
+from typing import TypedDict
+
+from ...processing_utils import Mixin
+
+
+class LlamaImageKwargs(TypedDict, total=False):
+    patch_size: int
+
+
+class LlamaKwargs(TypedDict, total=False):
+    images_kwargs: LlamaImageKwargs
+
+
+class LlamaProcessor(Mixin):
+    size = {"height": 224}
+    patch_size = 14
+    valid_kwargs = LlamaKwargs
+
+    def __call__(self, text=None):
+        return text
+
+
+__all__ = ["LlamaProcessor"]
+"""
+MIXIN = "class Mixin:\n    do_resize = True\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("processing_llama.py", "224", "336", "MC606 changes the default of `size` from `{'height': 224}` to `{'height': 336}`"),
+        ("processing_llama.py", "    patch_size = 14\n", "", "MC605 removes the setting `patch_size`"),
+        ("processing_llama.py", "    patch_size: int\n", "    pass\n", "MC605 no longer takes `patch_size` by name"),
+        ("processing_llama.py", "= LlamaKwargs", "= LlamaImageKwargs", "MC605 no longer takes `images_kwargs` by name"),
+        ("processing_utils.py", "True", "False", "MC606 changes the default of `do_resize` from `True` to `False`"),
+        ("processing_llama.py", "    size =", "    _rest = 1\n    size =", ""),
+    ],
+)  # fmt: skip
+def test_what_a_processor_has_and_takes_where_nothing_is_given(
+    name: str, old: str, new: str, message: str, zoo: Path, tmp_path: Path
+) -> None:
+    (zoo / "models/llama/processing_llama.py").write_text(PROCESSOR)
+    (zoo / "processing_utils.py").write_text(MIXIN)
+    shutil.copytree(zoo, tmp_path / "older/zoo")
+    edit(zoo, name, old, new)
+    found = [f"{one['code']} {one['message']}" for one in told(zoo, tmp_path / "older/zoo")]
+    assert any(one.startswith(message) for one in found) if message else not found, found
+
+
+def test_a_part_with_a_number_in_its_name_is_told_apart(zoo: Path, tmp_path: Path) -> None:
+    edit(zoo, "modeling_llama.py", "self.o_proj", "self.fc1 = nn.Linear(1, 1)\n        self.fc2")
+    shutil.copytree(zoo, tmp_path / "older/zoo")
+    edit(zoo, "modeling_llama.py", "self.fc2", "self.fc3")
+    assert [str(one["message"])[:24] for one in told(zoo, tmp_path / "older/zoo")] == ["renames `fc2` to `fc3` i"]
+    made = "for n in range(1, 4):\n            setattr(self, f'fc{n}', nn.Linear(1, 1))\n"
+    edit(zoo, "modeling_llama.py", "self.fc1 = nn.Linear(1, 1)\n", made)
+    assert not any("adds" in str(one["message"]) for one in told(zoo, tmp_path / "older/zoo"))
