@@ -20,6 +20,7 @@ from torch.utils.hooks import RemovableHandle
 from modular_converter.parallel import transformers_private
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import inject_new_class, inject_property
+from modular_converter.parallel.trace.record import RunsWithoutData
 
 
 @dataclass(frozen=True)
@@ -251,6 +252,15 @@ class Guesses(TorchFunctionMode):
     def __init__(self, finds_nothing: bool = True) -> None:
         super().__init__()
         self.finds_nothing = finds_nothing
+        self._known: Any = RunsWithoutData()  # type: ignore[no-untyped-call]
+
+    def __enter__(self) -> Any:
+        self._known.__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)  # type: ignore[no-untyped-call]
+        self._known.__exit__(*exception)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")

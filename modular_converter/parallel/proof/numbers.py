@@ -31,7 +31,7 @@ from modular_converter.parallel.torch_private import DisableTorchFunction, Torch
 from modular_converter.parallel.trace.graph import Comparison
 from modular_converter.parallel.trace.integers import comparisons, reads_shape, sourced_attributes, sourced_shape
 from modular_converter.parallel.trace.layer_kinds import compares_at, holds, lengths_in, lengths_near
-from modular_converter.parallel.trace.record import KnownResults, is_code_of_torch, site_of_call, tensors_in
+from modular_converter.parallel.trace.record import RunsWithoutData, is_code_of_torch, site_of_call, tensors_in
 
 
 # Operators with which the program reads values of a tensor, so that its next steps may depend on data.
@@ -352,14 +352,11 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if numbers and (words := " ".join(_numbers((args[_FILLS.get(name, 0) :], kwargs), self.few))):
             self.note(name, words)
         with DisableTorchFunction():  # torch's own code for tensors without data reads many shapes
-            return _RESULTS.result(func, args, kwargs, _untraced)
+            return RunsWithoutData.known.result(func, args, kwargs, _untraced)
 
 
 # Later Pythons rewrite all running code where tracing ends or begins.
 _PAUSES_ARE_CHEAP = sys.version_info < (3, 12)
-
-
-_RESULTS = KnownResults()
 
 
 def _untraced(func: Any, *args: Any, **kwargs: Any) -> Any:

@@ -25,7 +25,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.errors import TraceError
-from modular_converter.parallel.torch_private import DisableTorchFunction, TorchDispatchMode, storage_number
+from modular_converter.parallel.torch_private import (
+    DisableTorchFunction,
+    TorchDispatchMode,
+    length_of_dispatch_stack,
+    storage_number,
+)
 from modular_converter.parallel.trace.graph import (
     BUFFER,
     CONST,
@@ -118,6 +123,19 @@ class KnownResults(dict[Any, "Callable[[], Any] | None"]):
 
 
 _MOST_RESULTS = 20_000
+
+
+class RunsWithoutData(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A context in which operations without data take the shapes of their results from all earlier runs in this process.
+
+    Within a context that sees each operation it only hands on: that is also to see those of which torch makes this one.
+    """
+
+    known = KnownResults()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        watched = length_of_dispatch_stack() > 0
+        return func(*args, **(kwargs or {})) if watched else self.known.result(func, args, kwargs or {})
 
 
 def _described(value: Any) -> Any:
