@@ -161,6 +161,16 @@ def with_own(model):
     return [whole(one.detach()) for one in (*found, weight.grad)]
 
 
+def in_halves(model):
+    """The gradient of a loss of the caller's own, in which a whole weight meets this data rank's half of the batch."""
+    batch, weight = torch.arange(8.0).view(2, 4).sin(), model.get_parameter("0.weight")
+    if hasattr(model, "reshard"):
+        batch = batch[dist.get_rank() :][:1]
+    model.zero_grad()
+    (model(batch) @ whole(weight).T).logsumexp(-1).mean().backward()
+    return whole(weight.grad)
+
+
 def with_others(model):
     """What operations say of tensors that are not those of all processes, or are no numbers alone."""
     weight = model.get_parameter("0.weight").detach()
@@ -197,6 +207,7 @@ def main():
             "own tensors": max(
                 float((a - b).abs().max()) for a, b in zip(with_own(model), with_own(one), strict=True)
             ),
+            "halves": float((in_halves(model) - in_halves(one)).abs().max()),
             "between": stepped_between(model),
             "own": own_error(model),
             "arrays": [said(weight.detach().numpy), said(lambda weight=weight: numpy.asarray(weight.detach()))],

@@ -92,8 +92,15 @@ def test_code_that_counts_and_writes_entries_in_two_processes():
         assert "weights were written between a forward and its backward" in found["between"], layout
         assert all("take weight.full_tensor() for the numbers" in one for one in found["arrays"])
         assert "take its full_state_dict()" in found["state"] and "All keys matched" in found["whole"]
-        assert found["own tensors"] < 1e-5, layout
+        assert found["own tensors"] < 1e-5 and found["halves"] < 1e-5, layout
         assert all("must be the same on all" in one for one in found["other tensors"][:2]), found["other tensors"]
         assert all("of your own that gets a gradient or is written" in one for one in found["other tensors"][2:])
         assert found["copied"] == [0, [2] * 4, [[0, 1, 2, 3]] * 6], layout
         assert "my own" in found["own"] or layout != "tp2"
+
+
+def test_a_module_of_its_own_beside_a_pipeline_may_be_parametrized():
+    from modular_converter.parallel.engine.group.torch_patches import _refuse_parametrization
+
+    pipeline = object()  # which is no module
+    assert _refuse_parametrization([pipeline], lambda *given: given, "module", "weight") == ("module", "weight")

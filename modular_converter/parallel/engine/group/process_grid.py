@@ -306,8 +306,8 @@ def _autocast(model: Any, kind: torch.dtype) -> None:
     made.forward = forward
 
 
-def _average(parameter: Any, mesh: Any, size: int) -> None:
-    """Average the gradient of a scalar parameter over parts of a batch: ``fully_shard`` takes no scalars."""
+def mean_over(mesh: DeviceMesh, size: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function of a gradient of this process: the sum over the processes of a mesh, divided by ``size``."""
     groups = [mesh.get_group(dim) for dim in range(mesh.ndim)]
 
     def mean(tensor: torch.Tensor, groups: Any) -> torch.Tensor:
@@ -316,10 +316,18 @@ def _average(parameter: Any, mesh: Any, size: int) -> None:
             dist.all_reduce(local, group=group)
         return local
 
+    return lambda gradient: exchanged(gradient, groups, mean, same)
+
+
+def _average(parameter: Any, mesh: Any, size: int) -> None:
+    """Average the gradient of a scalar parameter over parts of a batch: ``fully_shard`` takes no scalars."""
+    mean = mean_over(mesh, size)
+
     def averaged(gradient: Any) -> Any:
         if not isinstance(gradient, DTensor):
-            return exchanged(gradient, groups, mean, same)
-        local = exchanged(gradient.to_local(), groups, mean, same)
-        return DTensor.from_local(local, gradient.device_mesh, gradient.placements, run_check=False)
+            return mean(gradient)
+        return DTensor.from_local(
+            mean(gradient.to_local()), gradient.device_mesh, gradient.placements, run_check=False
+        )
 
     hook_gradient(parameter, averaged)

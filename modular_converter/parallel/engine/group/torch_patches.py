@@ -33,6 +33,7 @@ from modular_converter.parallel.engine.group.kept_gathered import note_data
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
 from modular_converter.parallel.engine.group.other_stages import note_step, without_other_stages
 from modular_converter.parallel.engine.group.plain_tensors import meet_with, plain_among
+from modular_converter.parallel.engine.group.process_grid import mean_over
 from modular_converter.parallel.engine.group.same_calls import meet_of, refused_here, together
 from modular_converter.parallel.engine.group.share_tensors import ShareTensor
 from modular_converter.parallel.engine.group.views_of_weights import (
@@ -341,6 +342,25 @@ class HookOfWeight(Added):
         return torch.Tensor.register_hook(weight, hook)  # type: ignore[no-untyped-call]
 
 
+def _averaged(users: Any, own: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+    """``full_tensor`` of a weight, or of what is computed from weights: its gradient is the mean over data ranks.
+
+    These have parts of a batch, and a loss of the caller's own in which whole weights meet them. Gradients of penalties are
+    the same on all, so that their mean is no other.
+    """
+    found = own(tensor, *args, **kwargs)
+    if found.requires_grad:
+        grids = (user.__dict__.get("_grid") for user in users if _has_mesh(user, tensor.device_mesh))
+        data = next((one.data for one in grids if one is not None and one.data is not None), None)
+        if data is not None:
+            found.register_hook(mean_over(data, data.size()))
+    return found
+
+
+def _has_mesh(user: Any, mesh: Any) -> bool:
+    return any(getattr(one, "device_mesh", None) == mesh for one in user.parameters())
+
+
 def _copied(weight: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
     """``weight.copy_(whole)``, of which each process takes its part; torch takes DTensors alone."""
     if type(source) in (torch.Tensor, torch.nn.Parameter) and source.dim() and not isinstance(weight, ShareTensor):
@@ -369,7 +389,7 @@ def _set_entries(weight: Any, index: Any, value: Any) -> None:
 
 def _refuse_parametrization(users: Any, own: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
     """``register_parametrization``, which replaces a weight by a function of others."""
-    if any(module is one for user in users for one in user.modules()):
+    if any(module is one for user in users if isinstance(user, torch.nn.Module) for one in user.modules()):
         raise ApplyError(
             f"a parametrization of a {type(module).__name__} would replace weights that processes share out: put it on the model "
             "before parallelize, or call unshard() first"
@@ -450,6 +470,7 @@ PATCHES = Patches(
         Patch(torch.autograd, "backward", checked_backward),  # of a tensor, too
         Patch(torch.nn.utils.parametrize, "register_parametrization", _refuse_parametrization),
         Patch(torch.nn.Module, "load_state_dict", _refuse_shares),
+        Patch(DTensor, "full_tensor", _averaged),
         AssignedData(),
         Added("new", _new),
         Added("copy_", _copied),
