@@ -69,6 +69,8 @@ TRAINING: tuple[dict[str, Any], ...] = (
     {"layout": "tp1", "recompute": True, "rows": 16},
     {"layout": "fsdp2", "reshard": False, "rows": 16},
     {"layout": "fsdp2", "recompute": True, "rows": 16},
+    {"layout": "fsdp2", "rows": 16, "accumulate": 4},
+    {"layout": "fsdp2", "rows": 16, "accumulate": 4, "sync_each_batch": True},
     {"layout": "tp2"},
     {"layout": "tp1", "optimizer": "sgd", "rows": 2},
     {"layout": "fsdp2", "optimizer": "adamw-fused", "rows": 2},
@@ -88,6 +90,8 @@ ANSWERS: tuple[dict[str, Any], ...] = (
     {"layout": "tp2", "rows": 1, "length": 32768},
     {"layout": "tp1", "rows": 16},
 )
+SPLIT = {"accumulate": 1, "sync_each_batch": False}
+"""Rows of earlier measurements lack these: their steps have one forward."""
 ROWS, LENGTH, TOKENS = 4, 1024, 16
 WARM_UP, STEPS = 2, 3
 Row = dict[str, Any]
@@ -129,6 +133,7 @@ def settings(models: list[str]) -> Iterator[Row]:
                 "recompute": False,
                 "reshard": True,
                 "chunks": 1,
+                **SPLIT,
                 **kind,
             }
 
@@ -149,7 +154,7 @@ def measure_all(options: argparse.Namespace) -> None:
     known = json.loads(options.results.read_text(encoding="utf-8")) if options.results.is_file() else []
     done = {identity(row) for row in known}
     for row in settings(options.models.split(",")):
-        if not re.search(options.only, "{task} {layout} {rows}x{length}".format(**row)):
+        if not re.search(options.only, "{task} {layout} {rows}x{length} {accumulate}".format(**row)):
             continue
         row |= {"tiny": options.tiny, "devices": 1 if alone else 2}
         row |= {"length": 64} if options.tiny else {}
@@ -192,7 +197,7 @@ def identity(row: Row) -> tuple[Any, ...]:
         "tiny",
         "device",
     )
-    return tuple(row[key] for key in keys)
+    return tuple((SPLIT | row)[key] for key in (*keys, *SPLIT))
 
 
 def measured(row: Row, device: Any) -> Row:
@@ -290,14 +295,18 @@ def training_step(model: Any, ids: Any, row: Row) -> Any:
     fused = row["optimizer"] == "adamw-fused"
     kind: Any = torch.optim.SGD if row["optimizer"] == "sgd" else torch.optim.AdamW
     optimizer = kind(weights, lr=1e-5, **({"fused": True} if fused else {}))
+    parts = ids.chunk(row["accumulate"])
 
     def step(ended: Callable[[str], None] = lambda part: None) -> None:
-        if row["layout"] == "pp2":
-            model.step(input_ids=ids, labels=ids)
-        else:
-            loss = model(input_ids=ids, labels=ids, use_cache=False).loss
-            ended("forward")
-            loss.backward()
+        for number, part in enumerate(parts):
+            if len(parts) > 1:
+                model.set_requires_gradient_sync(row["sync_each_batch"] or number == len(parts) - 1)
+            if row["layout"] == "pp2":
+                model.step(input_ids=part, labels=part)
+            else:
+                loss = model(input_ids=part, labels=part, use_cache=False).loss / len(parts)
+                ended("forward")
+                loss.backward()
         ended("backward")
         optimizer.step()
         optimizer.zero_grad()
@@ -367,6 +376,7 @@ def _predicted(row: Row) -> Row:
         row["reshard"],
         chunks=row["chunks"],
         tokens=0 if trains else TOKENS,
+        **{name: row.get(name, value) for name, value in SPLIT.items()},
     )
     found = footprint(_SUBJECTS[key], setting, cluster.device)
     seconds = time_of_step(_SUBJECTS[key], setting, cluster).seconds
@@ -377,7 +387,10 @@ def table(rows: list[Row], first: Row) -> str:
     """The ratios of predicted to measured figures by kind of setting, as Markdown."""
     kinds: dict[str, list[Row]] = {}
     for row in rows:
-        more = [name for name in ("recompute",) if row[name]] + ["reshard=False"] * (not row["reshard"])
+        more = [name for name in ("recompute", "sync_each_batch") if row.get(name)]
+        more += ["reshard=False"] * (not row["reshard"]) + [f"{row.get('accumulate', 1)} forwards"] * (
+            row.get("accumulate", 1) > 1
+        )
         kinds.setdefault(f"{row['task']}, {row['layout']}{''.join(f', {one}' for one in more)}", []).append(row)
     kinds["all"] = rows
     devices = " and ".join(dict.fromkeys(row["device"] for row in rows))
