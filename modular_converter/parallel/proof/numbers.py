@@ -242,6 +242,8 @@ def shrunk(whole: Sequence[Fact], share: Sequence[Fact]) -> Iterator[Decided]:
 _PLAIN = ("mm", "linear", "convolution")
 _SIZES = frozenset(views.TABLE.operators)
 _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0, "_to_copy": 1}
+# Operands from this index on are for gradients alone, which are compared by themselves: the row of a table without one.
+_FOR_GRADIENTS = {"embedding": 2}
 # Functions that make a tensor of Python numbers, which has no data in a run without data.
 _OF_NUMBERS = ("tensor", "as_tensor", "asarray")
 _CUTS = ("slice",)
@@ -349,7 +351,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in _CUTS:
             self.note(name, _part(args))
         numbers = name not in _PLAIN and (name not in _SIZES or name in _FILLS)
-        if numbers and (words := " ".join(_numbers((args[_FILLS.get(name, 0) :], kwargs), self.few))):
+        own = args[_FILLS.get(name, 0) : _FOR_GRADIENTS.get(name)]
+        if numbers and (words := " ".join(_numbers((own, kwargs), self.few))):
             self.note(name, words)
         with DisableTorchFunction():  # torch's own code for tensors without data reads many shapes
             return RunsWithoutData.known.result(func, args, kwargs, _untraced)

@@ -9,8 +9,9 @@ from modular_converter.parallel.choice.select_plan import given_plan, kept, sele
 from modular_converter.parallel.choice.small_instances import small_overrides, small_settings
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.proof.on_ranks import check_model_on_threads
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads, check_on_threads
 from modular_converter.parallel.proof.prove import derive_model
+from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.tiny.build import build, target_of
 from tests.parallel.ratios import FusedModel, TiledModel, UngroupedModel, real
 
@@ -72,6 +73,23 @@ def test_token_ids_are_no_arithmetic():
     assert small_overrides(LlamaConfig(bos_token_id=None, pad_token_id=7, attention_bias=True)) == {
         "attention_bias": True
     }
+
+
+@pytest.mark.parametrize("tied", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("row", [100, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_table_with_a_row_without_gradient_is_shared_out(row, tied):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 160, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
+    config = LlamaConfig(
+        **sizes, num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=tied, pad_token_id=row
+    )
+    model, ids = LlamaForCausalLM(config), torch.tensor([[row, 1, 2, row, 99, 101]])
+    plan, *_ = select_plan(model, None, 2)
+    assert "model.embed_tokens" in [rule.pattern for rule in plan.rules]
+    subject = subject_of(model, {"input_ids": ids, "labels": ids.clone(), "use_cache": False}, second=False)
+    assert check_on_threads(subject, plan, 2).passed
 
 
 def test_a_given_plan_is_tried_and_a_wrong_one_warned_of(caplog):
