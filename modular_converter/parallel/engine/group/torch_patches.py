@@ -365,6 +365,7 @@ def _copied(weight: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
     """``weight.copy_(whole)``, of which each process takes its part; torch takes DTensors alone."""
     if type(source) in (torch.Tensor, torch.nn.Parameter) and source.dim() and not isinstance(weight, ShareTensor):
         place = weight._local_tensor.device
+        meet_with("a copy", [source.detach()], [], weight.device_mesh)
         source = cut_as(source.detach().to(place).expand(weight.shape), weight.device_mesh, weight.placements)
     return TensorBase.copy_(weight, source, *args, **kwargs)
 
