@@ -174,9 +174,13 @@ def _module_pieces(path: str, module: torch.nn.Module, rule: PlanRule) -> dict[s
     if not layout.cuts:
         return {f"{path}.{leaf}": _piece(rule, parameter) for leaf, parameter in own.items()}
     if "weight" not in own or unknown and not layout.of_table:
-        raise ApplyError(
-            f"{path}: style {rule.style} wants a module with weight and bias, not {sorted(own) or 'none'}"
-        )
+        message = f"{path}: style {rule.style} wants a module with weight and bias, not {sorted(own) or 'none'}"
+        if "weight" not in own and isinstance(getattr(module, "weight", None), torch.Tensor):
+            message += (
+                ": its weight is computed from other parameters; make it one with torch.nn.utils.prune.remove(layer, 'weight') or "
+                "parametrize.remove_parametrizations(layer, 'weight')"
+            )
+        raise ApplyError(message)
     found = {f"{path}.weight": _piece(rule, own["weight"])}
     if "bias" in own and layout.cut is Side.OUTPUT:
         found[f"{path}.bias"] = Piece(frozenset({SHARE}), 0, (), rule.pattern, own["bias"].shape[0])

@@ -3,6 +3,8 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
+from torch.nn.utils.parametrizations import weight_norm
 
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
@@ -87,6 +89,14 @@ def test_parts_and_units_are_measured_in_the_model():
 def test_what_cannot_be_is_named(rules, said):
     with pytest.raises(ApplyError, match=said.replace("*", r"\*")):
         resolved(*rules)
+
+
+@pytest.mark.parametrize("made", [lambda one: prune.identity(one, "weight"), weight_norm])
+def test_a_weight_that_is_computed_from_others_is_named_with_the_cure(made):
+    model = Model()
+    made(model.layers[0])
+    with pytest.raises(ApplyError, match=r"layers\.0: .* computed from other parameters.*prune\.remove"):
+        resolve(Plan.parse("plan x\nrule layers.0 colwise\n"), model)
 
 
 def test_rules_of_modules_cut_no_weights():
