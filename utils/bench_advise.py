@@ -65,7 +65,7 @@ TRAINING: tuple[dict[str, Any], ...] = (
     {"layout": "tp1"},
     {"layout": "fsdp2"},
     {"layout": "ddp2", "rows": 16},
-    {"layout": "pp2", "chunks": 4, "rows": 16},
+    *({"layout": "pp2", "chunks": chunks, "rows": 16} for chunks in (4, 8, 16)),
     {"layout": "tp1", "recompute": True, "rows": 16},
     {"layout": "fsdp2", "reshard": False, "rows": 16},
     {"layout": "fsdp2", "recompute": True, "rows": 16},
@@ -391,6 +391,7 @@ def table(rows: list[Row], first: Row) -> str:
         more += ["reshard=False"] * (not row["reshard"]) + [f"{row.get('accumulate', 1)} forwards"] * (
             row.get("accumulate", 1) > 1
         )
+        more += [f"{row['chunks']} micro-batches"] * (row["chunks"] > 1)
         kinds.setdefault(f"{row['task']}, {row['layout']}{''.join(f', {one}' for one in more)}", []).append(row)
     kinds["all"] = rows
     devices = " and ".join(dict.fromkeys(row["device"] for row in rows))

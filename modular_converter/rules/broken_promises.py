@@ -11,7 +11,9 @@ KEY_REMOVED = Rule("MC601", "key-removed", "a change removes entries of a model'
 KEY_ADDED = Rule("MC602", "key-added", "a change adds entries to a model's state dict")
 KEY_RENAMED = Rule("MC603", "key-renamed", "a change renames entries of a model's state dict")
 KEY_SHAPE = Rule("MC604", "key-shape", "a change gives a parameter another shape")
-SETTING_REMOVED = Rule("MC605", "setting-removed", "a change removes or renames a setting of a configuration or a processor")
+SETTING_REMOVED = Rule(
+    "MC605", "setting-removed", "a change removes or renames a setting of a configuration or a processor"
+)
 SETTING_DEFAULT = Rule("MC606", "setting-default", "a change gives a setting another default")
 MODEL_TYPE_CHANGED = Rule("MC607", "model-type-changed", "a change gives a configuration another model type")
 LOADING_CHANGED = Rule("MC608", "loading-changed", "a change of the names that loading treats in their own way")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -181,7 +182,8 @@ class StageModule(torch.nn.Module):
         """
         if self._flow is None:
             raise ApplyError("the stage knows no shapes yet: call prepare() with the flow of a run")
-        device = next((t.device for t in (*self.parameters(), *received, *tensors_of(inputs))), torch.device("cpu"))
+        at_hand = itertools.chain(self.parameters(), received, tensors_of(inputs))
+        device = next((one.device for one in at_hand), torch.device("cpu"))
         self._given = {*inputs, *forward_names(self.model)}
         self._place[0] = device
         passed = received[len(received) - len(self._earlier) :]

@@ -21,6 +21,7 @@ from modular_converter.parallel.advice.report import line_to_run, recommendation
 from modular_converter.parallel.advice.stages import _held, footprint, sent_bytes, stages_of
 from modular_converter.parallel.advice.step_time import time_of_step
 from modular_converter.parallel.advice.subject import ModelInQuestion, RunKind, model_in_question
+from modular_converter.parallel.choice.kept_answers import AnswersOfModel
 from modular_converter.parallel.choice.sequence_parallel import SequenceParallel, unproven_sequence_plan
 from modular_converter.parallel.choice.skeleton import skeleton_of
 from modular_converter.parallel.costs import CountRequest, inputs_of
@@ -309,6 +310,7 @@ def test_the_plan_of_more_ranks_is_that_of_fewer_unless_parts_stay_whole_for_the
         return select(model, given, size, experts)._replace(restricted=restricted)
 
     monkeypatch.setattr(subjects, "select_plan", counted)
+    monkeypatch.setattr(AnswersOfModel, "answer", lambda self, asked, compute, keeps=bool: compute())
     subject = question("llama", num_key_value_heads=4, num_hidden_layers=2)
     advise(subject, Question(cluster_of("4xCPU"), 4))
     assert sorted(found, reverse=True) == asked
