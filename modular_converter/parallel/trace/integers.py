@@ -243,6 +243,7 @@ _ORDERED: dict[str, Callable[..., Any]] = {
     "split_with_sizes": lambda input, split_sizes, dim=0: split_sizes,
     "full": lambda size, fill_value, **options: size,
     "new_full": lambda input, size, fill_value, **options: size,
+    "embedding": lambda *given, **options: (),  # the row without a gradient changes no shape and no number
 }
 
 

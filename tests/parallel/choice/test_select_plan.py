@@ -92,6 +92,17 @@ def test_a_table_with_a_row_without_gradient_is_shared_out(row, tied):
     assert check_on_threads(subject, plan, 2).passed
 
 
+@pytest.mark.parametrize("row", [0, pytest.param(None, marks=pytest.mark.slow)])
+def test_a_table_without_the_padding_row_of_its_small_instance_is_shared_out(row):
+    from transformers import Phi3Config, Phi3ForCausalLM
+
+    sizes = {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 16, "num_key_value_heads": 16}
+    with torch.device("meta"):
+        model = Phi3ForCausalLM(Phi3Config(**sizes, num_hidden_layers=2, vocab_size=32064, pad_token_id=row))
+    plan, *_ = select_plan(model, None, 2)
+    assert "model.embed_tokens" in [rule.pattern for rule in plan.rules]
+
+
 def test_a_given_plan_is_tried_and_a_wrong_one_warned_of(caplog):
     right = "plan x\nrule layers.*.mlp.gate_proj colwise\nrule layers.*.mlp.up_proj colwise\nrule layers.*.mlp.down_proj rowwise\n"
     said = select_plan(llama(), right, 2)[1]
