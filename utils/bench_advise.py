@@ -92,6 +92,7 @@ ANSWERS: tuple[dict[str, Any], ...] = (
 )
 SPLIT = {"accumulate": 1, "sync_each_batch": False}
 """Rows of earlier measurements lack these: their steps have one forward."""
+PARTS = {"accumulate": "forwards", "chunks": "micro-batches"}
 ROWS, LENGTH, TOKENS = 4, 1024, 16
 WARM_UP, STEPS = 2, 3
 Row = dict[str, Any]
@@ -111,11 +112,16 @@ def main() -> None:
     if not options.render:
         measure_all(options)
         return
-    rows = [one for one in json.loads(options.results.read_text(encoding="utf-8")) if "error" not in one]
+    rows = [one for one in measured_rows(options.results) if "error" not in one]
     found = table([one for one in map(predicted, rows) if one is not None], rows[0])
     print(found)
     if options.update:
         write_part(options.update, "bench-advise", found)
+
+
+def measured_rows(path: Path) -> list[Row]:
+    """What was measured."""
+    return [SPLIT | row for row in json.loads(path.read_text(encoding="utf-8"))]
 
 
 def settings(models: list[str]) -> Iterator[Row]:
@@ -151,7 +157,7 @@ def measure_all(options: argparse.Namespace) -> None:
     if not alone:
         dist.init_process_group("nccl" if gpu else "gloo", device_id=device if gpu else None)
     first = alone or dist.get_rank() == 0
-    known = json.loads(options.results.read_text(encoding="utf-8")) if options.results.is_file() else []
+    known = measured_rows(options.results) if options.results.is_file() else []
     done = {identity(row) for row in known}
     for row in settings(options.models.split(",")):
         if not re.search(options.only, "{task} {layout} {rows}x{length} {accumulate}".format(**row)):
@@ -197,7 +203,7 @@ def identity(row: Row) -> tuple[Any, ...]:
         "tiny",
         "device",
     )
-    return tuple((SPLIT | row)[key] for key in (*keys, *SPLIT))
+    return tuple(row[key] for key in (*keys, *SPLIT))
 
 
 def measured(row: Row, device: Any) -> Row:
@@ -376,7 +382,7 @@ def _predicted(row: Row) -> Row:
         row["reshard"],
         chunks=row["chunks"],
         tokens=0 if trains else TOKENS,
-        **{name: row.get(name, value) for name, value in SPLIT.items()},
+        **{name: row[name] for name in SPLIT},
     )
     found = footprint(_SUBJECTS[key], setting, cluster.device)
     seconds = time_of_step(_SUBJECTS[key], setting, cluster).seconds
@@ -387,11 +393,9 @@ def table(rows: list[Row], first: Row) -> str:
     """The ratios of predicted to measured figures by kind of setting, as Markdown."""
     kinds: dict[str, list[Row]] = {}
     for row in rows:
-        more = [name for name in ("recompute", "sync_each_batch") if row.get(name)]
-        more += ["reshard=False"] * (not row["reshard"]) + [f"{row.get('accumulate', 1)} forwards"] * (
-            row.get("accumulate", 1) > 1
-        )
-        more += [f"{row['chunks']} micro-batches"] * (row["chunks"] > 1)
+        more = [name for name in ("recompute", "sync_each_batch") if row[name]]
+        more += ["reshard=False"] * (not row["reshard"])
+        more += [f"{row[key]} {word}" for key, word in PARTS.items() if row[key] > 1]
         kinds.setdefault(f"{row['task']}, {row['layout']}{''.join(f', {one}' for one in more)}", []).append(row)
     kinds["all"] = rows
     devices = " and ".join(dict.fromkeys(row["device"] for row in rows))

@@ -177,9 +177,9 @@ def estimators() -> str:
     """The ratios of estimated to measured memory of three estimators, over the measured settings that each knows."""
     import accelerate
     import deepspeed
-    from bench_advise import predicted
+    from bench_advise import measured_rows, predicted
 
-    measured = json.loads((ROOT / "utils/advise_measured.json").read_text(encoding="utf-8"))
+    measured = measured_rows(ROOT / "utils/advise_measured.json")
     rows = [row for row in measured if row.get("peak")]
     ours = {id(row): found["predicted"] for row in rows if (found := predicted(row)) is not None}
     models = {name: model_on_meta(name) for name in {row["model"] for row in rows}}

@@ -267,17 +267,16 @@ class _Reader:
         if (made := _of_dataclass(ancestors)) is not None:
             whole = whole._replace(methods={**whole.methods, "__init__": made})
         is_module = ancestors.is_module or self._is_model(ancestors)
+        fields = whole.fields if ancestors.is_configuration else {}
+        if not (ancestors.is_configuration or is_module or made):
+            fields = dict(self._defaults(ancestors))
         return PublicClass(
             cls.name,
             CodePlace(cls.path, cls.line, cls.name),
             ancestors.is_configuration,
             tuple(one.short_name for one in ancestors[1:]),
             whole.methods,
-            whole.fields
-            if ancestors.is_configuration
-            else {}
-            if is_module or made
-            else dict(self._defaults(ancestors)),
+            fields,
             whole.variables,
             dict(_documented(cls, cls.above)),
             self._state(cls, ancestors) if is_module else None,

@@ -30,7 +30,7 @@ from modular_converter.parallel.tiny.saved_config import class_for, nested_value
 from modular_converter.parallel.tiny.shrink import BATCH
 from modular_converter.parallel.tiny.target import Target, is_type
 from modular_converter.parallel.torch_private import DisableTorchFunction, TorchDispatchMode, storage_number
-from modular_converter.parallel.trace.record import KnownResults, attention_arguments, record, tensors_in
+from modular_converter.parallel.trace.record import RunsWithoutData, attention_arguments, record, tensors_in
 
 
 class FusedRun(Guesses):
@@ -275,21 +275,18 @@ class NotedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Args:
         note: called with an operation, its floating-point operations, the tensors that it takes, and its results.
-        known: results of operations without data, which runs of the same sizes have in common.
     """
 
     def __init__(
         self,
         note: Callable[[Any, float, list[torch.Tensor], list[torch.Tensor]], None],
-        known: KnownResults | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._note = note
-        self._known = KnownResults() if known is None else known
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        result = self._known.result(func, args, kwargs)
+        result = RunsWithoutData.known.result(func, args, kwargs)
         with DisableTorchFunction():  # else the modes of a run would see each question about a tensor below
             given = tensors_in((args, kwargs))
             self._note(func, flops_of(func, args, kwargs, result), given, tensors_in(result))

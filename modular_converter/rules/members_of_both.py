@@ -32,7 +32,7 @@ from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, liste
 
 if TYPE_CHECKING:
     from modular_converter.facts import Facts, TwoClasses
-    from modular_converter.model.class_blocks import Members
+    from modular_converter.model.class_blocks import Member, Members
 
 
 PLAIN_METACLASSES = ("type", "ABCMeta", "EnumMeta", "EnumType")
@@ -460,28 +460,30 @@ def compare_taken_description(classes: TwoClasses) -> Iterator[ClassFinding]:
     own_class = ("self", "cls", "type(self)", "self.__class__", classes.name)
     of_class = () if child.docstring or not (parent.docstring or DOCSTRING in parent.binds) else own_class
     for member in (*child.members, *classes.kept):
-        words = [word for word in (DOCSTRING, *RESULTS) if word in member.text]
-        for node in walk(member.node) if words else ():
-            reads = node.attr if isinstance(node, ast.Attribute) else ""
-            if isinstance(node, ast.Call):
-                reads = dotted(node.func).rpartition(".")[2]
-            if reads not in words:
-                continue
+        for node, reads in _description_reads(member):
             is_docs = reads == DOCSTRING
-            taken = documented if is_docs else typed
-            named = {one.attr for one in walk(node) if isinstance(one, ast.Attribute)} & taken
+            named = {one.attr for one in walk(node) if isinstance(one, ast.Attribute)} & (
+                documented if is_docs else typed
+            )
             if is_docs and isinstance(node, ast.Attribute) and ast.unparse(node.value) in of_class:
                 named = {classes.name}
             what = "docstring" if is_docs else "annotation of the result"
+            place = node if member in child.members else child.node
             for name in sorted(named):
-                message = (
-                    f"`{ast.unparse(node)}` reads the {what} that `{name}` takes from the parent, which inheritance "
-                    "would not give it"
-                )
-                place = node if member in child.members else child.node
-                yield finding_at(
-                    place, TAKEN_DESCRIPTION.finding, message, f"Write the {what} of `{name}` into your class."
-                )
+                said = f"`{ast.unparse(node)}` reads the {what} that `{name}` takes from the parent"
+                message = f"{said}, which inheritance would not give it"
+                cure = f"Write the {what} of `{name}` into your class."
+                yield finding_at(place, TAKEN_DESCRIPTION.finding, message, cure)
+
+
+def _description_reads(member: Member) -> Iterator[tuple[ast.Attribute | ast.Call, str]]:
+    """The attributes and calls of a member's code that give a docstring or annotations, with the word that says so."""
+    words = [word for word in (DOCSTRING, *RESULTS) if word in member.text]
+    for node in walk(member.node) if words else ():
+        if isinstance(node, ast.Attribute) and node.attr in words:
+            yield node, node.attr
+        elif isinstance(node, ast.Call) and (called := dotted(node.func).rpartition(".")[2]) in words:
+            yield node, called
 
 
 def _has_docstring(function: Function) -> bool:

@@ -25,7 +25,7 @@ from modular_converter.parallel.torch_private import (
     DisableTorchFunctionSubclass,
     storage_number,
 )
-from modular_converter.parallel.trace.record import KnownResults, tensors_in
+from modular_converter.parallel.trace.record import tensors_in
 
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -180,14 +180,12 @@ def record_run(
     inputs: Mapping[str, Any],
     groups: Sequence[RecordedGroup],
     trains: bool,
-    known: KnownResults,
 ) -> Recording:
     """Run a model on the meta device, with its backward if it ``trains``.
 
     Args:
         layers: path -> layer.
         groups: of the ranks that the model's layers and its sequences are divided over.
-        known: from earlier runs.
 
     Raises ``ApplyError`` if the model does not run so divided, ``BuildError`` if the run fails without data, ``AdviceError`` if it has too many operations.
     """
@@ -196,7 +194,7 @@ def record_run(
         group.note = noted.collective
     fused = FusedRun(noted.attention)
     try:
-        with torch.set_grad_enabled(trains), fused, META, NotedOperations(noted.operation, known):
+        with torch.set_grad_enabled(trains), fused, META, NotedOperations(noted.operation):
             result = model(**inputs)
             left = _bytes(tensors_in(result))
             if trains:

@@ -131,9 +131,8 @@ def sent_bytes(stages: Sequence[Stage]) -> float:
 def _held(schedule: str, ranks: int, chunks: int, trains: bool) -> list[dict[int, int]]:
     """For each rank its stages, with the most micro-batches of each whose activations are there at once."""
     if trains and SCHEDULES[schedule].steady:
-        chunks = min(
-            chunks, 4 * ranks
-        )  # two for each of its two stages, of which the second half only repeats the first
+        # Two for each of its two stages, of which the second half only repeats the first.
+        chunks = min(chunks, 4 * ranks)
     order = PipelineSetting(schedule, ranks, SCHEDULES[schedule].usual, chunks, trains).order()
     found = []
     for rank, actions in enumerate(order.actions):

@@ -94,9 +94,8 @@ def time_of_step(subject: ModelInQuestion, setting: LayoutSetting, cluster: Clus
         compute += earlier[0] * (setting.accumulate - 1)
         exchange += earlier[1] * (setting.accumulate - 1)
     update = speed.seconds(optimizer_of(setting, groups).kernels)
-    if (
-        setting.offload
-    ):  # in each forward weights to the device twice, the sums of gradients back; the update on the host
+    if setting.offload:
+        # In each forward weights to the device twice, the sums of gradients back; the update on the host.
         summed = setting.accumulate if setting.sync_each_batch else 1
         moved = sum(2 * one.part * setting.accumulate + one.reduced * summed for one in units.values())
         exchange += moved / (speed.device.host_link * 1e9)

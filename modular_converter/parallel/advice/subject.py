@@ -42,7 +42,6 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, fitting, resolve
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.shares import largest_share, without_units
-from modular_converter.parallel.trace.record import KnownResults
 
 
 RECORDED_ROWS = (2, 3)
@@ -170,7 +169,6 @@ class ModelInQuestion:
     _runs: dict[RunKind, Recordings | PlanError] = field(default_factory=dict, repr=False)
     _uses: dict[tuple[RunKind, int], RunUse] = field(default_factory=dict, repr=False)
     _sequences: dict[tuple[int, bool], SequencePlan | PlanError] = field(default_factory=dict, repr=False)
-    _results: KnownResults = field(default_factory=KnownResults, repr=False)
 
     @property
     def trains(self) -> bool:
@@ -348,7 +346,7 @@ class ModelInQuestion:
             begin()
         if kind.context > 1:
             ContextParallel(model, context)
-        return record_run(model, dict(named_layers(model)), inputs, (group, context), self.trains, self._results)
+        return record_run(model, dict(named_layers(model)), inputs, (group, context), self.trains)
 
     def _divided(
         self, model: Any, skeleton: Skeleton, group: RecordedGroup, kind: RunKind

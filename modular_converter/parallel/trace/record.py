@@ -148,6 +148,8 @@ def _described(value: Any) -> Any:
         items = tuple(value.items()) if isinstance(value, dict) else value
         found = tuple([_described(one) for one in items])
         return None if None in found else found
+    if isinstance(value, torch.ScriptObject):  # of the profiler; it is equal to nothing, by an error
+        return None
     return type(value), value  # an int and a float that are equal promote to other types
 
 

@@ -90,9 +90,8 @@ class WatchedState:
         self.scopes = list(self.by_path.values())
         self.lengths = list(map(len, self.scopes))
         self.looked_at = [scope for path, scope in self.by_path.items() if path in self.watched]
-        self.versions = list(
-            map(dict_version, self.looked_at)
-        )  # before the values: another thread may write meanwhile
+        # Before the values: another thread may write meanwhile.
+        self.versions = list(map(dict_version, self.looked_at))
         self.unwatched = [scope for path, scope in self.by_path.items() if path not in self.watched]
         self.few = list(map(len, self.unwatched))
         found = [
