@@ -392,6 +392,8 @@ class Method:
     """A method of a class."""
 
     node: Function
+    owner: str = ""
+    """The class, whose name may stand in `super(NewMLP, self)`; "" where any may."""
 
     @property
     def name(self) -> str:
@@ -417,13 +419,13 @@ class Method:
     @cached_property
     def super_calls(self) -> tuple[SuperCall, ...]:
         """All calls `super().method(…)`, those in nested functions included."""
-        calls = ((node, super_method(node)) for node in walk(self.node) if isinstance(node, ast.Call))
+        calls = ((node, super_method(node, self.owner)) for node in walk(self.node) if isinstance(node, ast.Call))
         return tuple(SuperCall(node, method) for node, method in calls if method)
 
     @cached_property
     def _super_statement(self) -> int | None:
         statements = enumerate(self.node.body)
-        return next((number for number, node in statements if is_super_statement(node, self.name)), None)
+        return next((number for number, node in statements if is_super_statement(node, self.name, self.owner)), None)
 
     @property
     def replaced_call(self) -> ast.expr | None:
@@ -489,7 +491,7 @@ class Members:
     @cached_property
     def methods(self) -> tuple[Method, ...]:
         """The methods in order; a property and its setter are two methods of one name."""
-        return tuple(Method(node) for node in self.node.body if isinstance(node, Function))
+        return tuple(Method(node, self.node.name) for node in self.node.body if isinstance(node, Function))
 
     @cached_property
     def by_name(self) -> Mapping[str, Method]:

@@ -92,7 +92,9 @@ def compare_super_call_not_in_parent(classes: TwoClasses) -> Iterator[ClassFindi
     base = classes.base.partition("[")[0]
     texts = [text for some in classes.around.in_front.values() for text in some or ()]
     theirs = {one.function.name for one in classes.parent.members if one.is_function}
-    methods = [Method(one.function) for one in classes.child.members if one.is_function and "super(" in one.text]
+    methods = [
+        Method(one.function, classes.name) for one in classes.child.members if one.is_function and "super(" in one.text
+    ]
     for caller, name, node in ((one.name, call.method, call.node) for one in methods for call in one.super_calls):
         if name == caller and name not in theirs and not any(name in names_in_class(text) for text in texts):
             is_bound = name in classes.parent.binds
@@ -163,13 +165,13 @@ def compare_super_call_not_a_statement(classes: TwoClasses) -> Iterator[ClassFin
     for member in classes.child.members:
         if "super(" not in member.text:
             continue
-        caller = Method(member.function) if member.is_function else None
+        caller = Method(member.function, classes.name) if member.is_function else None
         replaced = caller.replaced_call if caller and caller.name in methods else None
         # Inside of an inner class `super()` means the bases of that class.
         nodes = walk_until((ast.ClassDef,), member.node)
         calls = {id(node.func): node for node in nodes if isinstance(node, ast.Call)}
         for node in nodes:
-            name = super_attribute(node)
+            name = super_attribute(node, classes.name)
             call = calls.get(id(node))
             if name not in classes.parent.binds or (call is not None and call is replaced):
                 continue

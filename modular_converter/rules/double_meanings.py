@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
 from modular_converter.model.bindings import attributes_set, parameters_of
 from modular_converter.model.class_blocks import Member
-from modular_converter.model.nodes import decorators_of, is_super, parse, walk
+from modular_converter.model.nodes import decorators_of, dotted, is_super, parse, walk
 from modular_converter.rules._words import Obstacle, not_mergeable
 
 
@@ -66,16 +66,20 @@ def _of_own_class(classes: TwoClasses) -> Iterator[Obstacle]:
 
 def _uses_of_parent(classes: TwoClasses) -> Iterator[Obstacle]:
     """The parent's name, and `super` as a value. A generated file imports the class for annotations, and for those of its
-    attributes that are the same for whoever reads them.
+    attributes that are the same for whoever reads them; `super(Parent, self).f` searches the bases of the generated class.
     """
     child, base = classes.child, classes.base.partition("[")[0]
+    nothing_in_front = [*classes.bases][: len(classes.parent.bases)] == classes.parent.bases
     for member in child.members:
         if "super" not in member.text and base not in member.text:  # looking at every node of every member takes long
             continue
         nodes = list(walk(member.node))
         read = {*map(id, _read_from_outside(member, nodes, classes))} if base in member.text else set()
         taken = {id(node.value): node.attr for node in nodes if isinstance(node, ast.Attribute)}
-        reaching = {id(node.func) for node in nodes if isinstance(node, ast.Call) and id(node) in taken}
+        searches = [node for node in nodes if isinstance(node, ast.Call) and id(node) in taken and is_super(node.func)]
+        if nothing_in_front:
+            read |= {id(node.args[0]) for node in searches if node.args and dotted(node.args[0]) == base}
+        reaching = {id(node.func) for node in searches}
         for node in nodes:
             if is_super(node) and id(node) not in reaching:
                 reason = f"`super()` is used as a value, and in the generated class it would not reach `{base}`"

@@ -15,6 +15,7 @@ from modular_converter.convert.inherit.bases import ClassMerge, class_header, me
 from modular_converter.convert.inherit.inherited_members import (
     is_nameless,
     refused_overrides,
+    with_class_above,
     with_inherited_members,
     with_private_members,
 )
@@ -149,6 +150,7 @@ def merge_class(
         merged = merge_class(*given, refused)
         if not any(one.diagnose(Location("")).is_error for one in merged.findings):
             return merged
+    plan = [*with_class_above(plan, classes.name, parent_base.partition("[")[0])]
     return Merged(tuple(span for span in plan if span.text), tuple(findings))
 
 

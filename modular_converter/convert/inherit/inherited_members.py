@@ -18,11 +18,12 @@ import builtins
 import copy
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from modular_converter.findings import ClassFinding, Edit, Location, apply_edits, locate
+from modular_converter.model import lexer
 from modular_converter.model.bindings import (
     COMPREHENSIONS,
     FUNCTIONS,
@@ -44,21 +45,30 @@ from modular_converter.model.class_blocks import (
     inherited_name,
 )
 from modular_converter.model.nodes import children, decorated_by, decorators_of, dotted, parse, super_attribute
-from modular_converter.model.overriding import first_parameter
+from modular_converter.model.overriding import INIT_SUBCLASS, first_parameter, is_class_method
 
 
-MADE_WITH_CLASS = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})
-"""Methods that Python makes static ones or those of the class by their names alone."""
+MADE_BY_NAME = {"__new__": "staticmethod", "__class_getitem__": "classmethod"}
+"""What Python makes of a method by its name alone."""
 
 CLASS_LEVEL = frozenset({"staticmethod", "classmethod"})
 
-NAMELESS = CLASS_LEVEL | {"property", "abstractmethod"}
+CACHED = "cached_property"
+NAMELESS = CLASS_LEVEL | {"property", "abstractmethod", CACHED}
 """Decorators to which it does not matter what the method is called."""
 
 
 def is_nameless(function: Function) -> bool:
     """Whether a method stays what it is under another name."""
-    return NAMELESS.issuperset(one.removeprefix("abc.") for one in decorators_of(function))
+    return NAMELESS.issuperset(_marks(function))
+
+
+def _marks(function: Function) -> set[str]:
+    return {re.sub(r"^(abc|functools)\.", "", one) for one in decorators_of(function)}
+
+
+def _is_cached(function: Function) -> bool:
+    return any(one.endswith(CACHED) for one in decorators_of(function))
 
 
 class _Call(NamedTuple):
@@ -89,19 +99,57 @@ def with_inherited_members(
     calls = [*_calls(node, base, _members(parent, bindings_in(node).binds), apart)]
     # A statement means the parent's lines, whatever its bases have; those of `__init__` belong where a reader looks for them.
     meant = {call.node.attr for call in calls if call.owner in ("", node.name) or call.is_statement} - {"__init__"}
-    called = dict.fromkeys(call.node.attr for call in calls)
+    called = Counter(call.node.attr for call in calls)
     names = {name: inherited_name(name) for name in called if name in meant or not is_called(name)}
+    names = {name: new for name, new in names.items() if not _reads_cache(name, node, parent, calls)}
     if len({*names.values()}) < len(names):  # `call` and `__call__`
         return text, {}
-    edits: list[Edit] = []
+    edits = [*_searched_above(node, text, parent, base)]
     for call in calls:
-        owner, whole = (locate("", one, text) for one in (call.node.value, call.node))
-        assert owner.end_line and owner.end_column and whole.end_line and whole.end_column
         if new := names.get(call.node.attr):
-            start = whole.end_column - len(call.node.attr) - (0 if call.owner else len("."))
-            edits.append(Edit(owner.line, owner.column, owner.end_line, owner.end_column, call.owner))
-            edits.append(Edit(whole.end_line, start, whole.end_line, whole.end_column, new))
+            owner, (_, end) = _places(call.node.value, text), _places(call.node, text)
+            start = end[1] - len(call.node.attr) - (0 if call.owner else len("."))
+            edits += (Edit(*owner[0], *owner[1], call.owner), Edit(end[0], start, *end, new))
     return apply_edits(text, edits), names
+
+
+def _places(node: ast.AST, text: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The start and the end of a node."""
+    at = locate("", node, text)
+    return (at.line, at.column), (at.end_line or at.line, at.end_column or at.column)
+
+
+def _reads_cache(name: str, child: ast.ClassDef, parent: ClassBlock, calls: Sequence[_Call]) -> bool:
+    """Whether what `super()` gives of a cached property depends on what was computed before: not where the override alone
+    reads it, once.
+    """
+    cached = any(one.is_function and _is_cached(one.function) for one in parent.members if name in one.binds)
+    lines = [range(one.lineno, (one.end_lineno or 0) + 1) for one in child.body if getattr(one, "name", "") == name]
+    places = [call.node.lineno for call in calls if call.node.attr == name]
+    return cached and (len(places) > 1 or not any(places[0] in own for own in lines))
+
+
+def _searched_above(child: ast.ClassDef, text: str, parent: ClassBlock, base: str) -> Iterator[Edit]:
+    """`super(Parent, self).f(…)` for `Parent.f(self, …)`, where the parent has its `f` from a class above it."""
+    methods = (one for one in child.body if isinstance(one, Function) and not is_class_method(one))
+    calls = ((one, call) for one in methods for scope in bindings_in(one).everywhere for call in scope.calls)
+    for method, call in calls:
+        path, instance = dotted(call.func), instance_of(method)
+        owner, _, name = path.rpartition(".")
+        if owner == base and name not in parent.binds and call.args and dotted(call.args[0]) == instance:
+            others = sorted(_places(one, text)[0] for one in (*call.args[1:], *call.keywords))
+            (line, column), end = _places(call, text)
+            yield Edit(line, column, line, column + len(base), f"super({base}, {instance})")
+            yield Edit(*_places(call.args[0], text)[0], *(*others, (end[0], end[1] - 1))[0], "")
+
+
+def with_class_above(plan: Iterable[ClassSpan], own: str, base: str) -> Iterator[ClassSpan]:
+    """The lines of a generated class with `super(Own, self)` for `super(Parent, self)`: both search the classes above the parent."""
+    for span in plan:
+        if "super" in span.text:
+            found = re.finditer(rf"\bsuper\(\s*({re.escape(base)})\s*,", lexer.code_only(span.text))
+            span = span._replace(text=lexer.replace_spans(span.text, ((*one.span(1), own) for one in found)))
+        yield span
 
 
 def _members(parent: ClassBlock, overridden: Collection[str]) -> dict[str, Member]:
@@ -115,17 +163,15 @@ def _members(parent: ClassBlock, overridden: Collection[str]) -> dict[str, Membe
         name: one
         for name, one in last.items()
         if name not in registering
-        and not (
-            name.startswith("__") and not (name.endswith("__") and one.is_function and name not in MADE_WITH_CLASS)
-        )
+        and (not name.startswith("__") or (name.endswith("__") and one.is_function and name != INIT_SUBCLASS))
         and (_may_be_renamed(one, name in overridden) if one.is_function else _surely_binds([one.node], name))
     }
 
 
 def _may_be_renamed(member: Member, is_overridden: bool) -> bool:
-    marks = {one.rpartition(".")[2] for one in decorators_of(member.function)}
-    is_abstract = any(one.startswith("abstract") for one in marks)
-    return "cached_property" not in marks and (not is_abstract or (is_overridden and is_nameless(member.function)))
+    """Not one that stays abstract, or whose value is kept under the name, unless it stands there by its own lines."""
+    counts = any(one.startswith("abstract") for one in _marks(member.function)) or _is_cached(member.function)
+    return not counts or (is_overridden and is_nameless(member.function))
 
 
 def _surely_binds(nodes: Iterable[ast.stmt], name: str) -> bool:
@@ -144,7 +190,7 @@ def _calls(child: ast.ClassDef, base: str, theirs: Mapping[str, Member], apart: 
     """What the methods of a class read of the parent's members, without the calls that their bodies are merged at. Functions
     within a method have an instance of their own; a class within it has private names of its own.
     """
-    replaced = (Method(node).replaced_call for node in child.body if isinstance(node, Function))
+    replaced = (Method(node, child.name).replaced_call for node in child.body if isinstance(node, Function))
     statements = {id(call.func) for call in replaced if isinstance(call, ast.Call)}
     waiting: list[tuple[ast.AST, str | None]] = [(node, None) for node in child.body]
     for node, instance in waiting:  # the list grows meanwhile; None for what runs when the class is made
@@ -177,7 +223,9 @@ def _calls(child: ast.ClassDef, base: str, theirs: Mapping[str, Member], apart: 
                 yield _Call(node, owner, is_statement)
         # Methods of the class and static ones are the parent's, which the generated file imports.
         elif found.is_function and dotted(node.value) == base:
-            if CLASS_LEVEL.isdisjoint(decorators_of(found.function)):
+            if CLASS_LEVEL.isdisjoint(decorators_of(found.function)) and node.attr not in MADE_BY_NAME.keys() - {
+                "__new__"
+            }:
                 yield _Call(node, "" if instance is None else child.name, False)
 
 
@@ -192,7 +240,7 @@ def refused_overrides(child: ClassBlock, parent: ClassBlock, findings: Iterable[
         if one.name in theirs
         and theirs[one.name].is_function
         and not lines.isdisjoint(range(one.lineno, (one.end_lineno or one.lineno) + 1))
-        and _may_succeed(Method(one).replaced_call, theirs[one.name].function)
+        and _may_succeed(Method(one, child.node.name).replaced_call, theirs[one.name].function)
     )
 
 
@@ -212,12 +260,14 @@ def with_private_members(parent: ClassBlock, child: ClassBlock, names: Mapping[s
         return parent
     theirs = _members(parent, child.binds)
     often = Counter(name for member in parent.members for name in member.binds)
+    own = {one.function.name: one.function for one in child.members if one.is_function}
     members: list[Member] = []
     for member in parent.members:
         found = {name: names[name] for name in sorted(member.binds & names.keys()) if theirs.get(name) is member}
         is_one = found.keys() <= child.binds and all(often[name] == 1 for name in found)
         if found and is_one and member.is_function and is_nameless(member.function):
-            members += [_renamed(member, found[member.function.name]), replace(member, lead="\n")]
+            name = member.function.name
+            members += [_renamed(member, found[name], own.get(name)), replace(member, lead="\n")]
         else:
             members += [member, *(_other_name(member, name, new) for name, new in found.items())]
     return replace(parent, members=tuple(members))
@@ -225,18 +275,27 @@ def with_private_members(parent: ClassBlock, child: ClassBlock, names: Mapping[s
 
 def _other_name(member: Member, name: str, new: str) -> Member:
     """A further name for what a member binds."""
-    text = f"{INDENT}{new} = {name}\n"
+    kind = MADE_BY_NAME.get(name) if member.is_function else None
+    text = f"{INDENT}{new} = {f'{kind}({name})' if kind else name}\n"
     first = member.node.lineno
     lines = SourceLines(False, first, first if member.is_function else member.node.end_lineno or first)
     return Member(parse(text.strip()).body[0], "", text, is_own=False, merged=(ClassSpan(text, (lines,)),))
 
 
-def _renamed(member: Member, new: str) -> Member:
-    """A method under another name, which is not abstract."""
-    node = copy.copy(member.function)
-    node.name = new
-    node.decorator_list = [one for one in node.decorator_list if not dotted(one).endswith("abstractmethod")]
-    above = len(member.function.decorator_list) - len(node.decorator_list)
-    text = re.sub(r"(?m)^\s*@(?:abc\.)?abstractmethod\b.*\n", "", member.text, count=1) if above else member.text
+def _renamed(member: Member, new: str, override: Function | None) -> Member:
+    """A method under another name, which is not abstract; a cached property whose override keeps the value is a plain one."""
+    node, text = copy.copy(member.function), member.text
+    kept = [one for one in node.decorator_list if not dotted(one).endswith("abstractmethod")]
+    above = len(node.decorator_list) - len(kept)
+    node.name, node.decorator_list = new, kept
+    text = re.sub(r"(?m)^\s*@(?:abc\.)?abstractmethod\b.*\n", "", text, count=1) if above else text
     text = re.sub(rf"(?m)^(\s*(?:async\s+)?def\s+){member.function.name}\b", rf"\g<1>{new}", text, count=1)
-    return replace(member, node=node, text=text, line=member.line + above)
+    if _is_cached(node) and override and (_is_cached(override) or not override.decorator_list):
+        node.decorator_list = [ast.Name("property", ast.Load())]
+        text = re.sub(rf"@(?:functools\.)?{CACHED}\b", "@property", text, count=1)
+    renamed = replace(member, node=node, text=text, line=member.line + above)
+    if (kind := MADE_BY_NAME.get(member.function.name)) and not kept:
+        node.decorator_list = [ast.Name(kind, ast.Load())]
+        spans = (renamed.lead_span, ClassSpan(f"{INDENT}@{kind}\n"), renamed.text_span, renamed.documentation_span)
+        return replace(renamed, merged=spans)
+    return renamed
