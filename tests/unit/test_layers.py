@@ -76,6 +76,7 @@ FLOORS = {
         "modules",
         "transformers_private",
         "tested_versions",
+        "kept_values",
         "layout",
         "lint",
         "styles",

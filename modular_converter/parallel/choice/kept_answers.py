@@ -24,7 +24,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from modular_converter.check.cache.store import cache_folder, digest, keep_values, read_values
+from modular_converter.check.cache.store import digest
+from modular_converter.parallel.kept_values import PACKAGE, kept_value
 from modular_converter.parallel.modules import PLAIN_TYPES, is_plain, own_attributes
 from modular_converter.parallel.tiny.fields import is_config
 from modular_converter.parallel.tiny.inputs import examples_of
@@ -33,7 +34,6 @@ from modular_converter.parallel.torch_switches import TorchSwitches
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-PACKAGE = "modular_converter"
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _MOST_BUFFER = 1 << 20
 _DEEPEST = 6
@@ -67,10 +67,7 @@ class AnswersOfModel:
             return ""
 
     def answer(self, question: str, compute: Callable[[], T], keeps: Callable[[T], bool] = bool) -> T:
-        """The answer that is kept, else the computed one, which is kept.
-
-        What was logged meanwhile is logged again. An entry that is damaged, or that another user may have written, counts
-        as absent.
+        """The answer that is kept, else the computed one, as ``kept_value`` has it.
 
         Args:
             question: with all that the answer depends on beside the model and torch's switches.
@@ -79,50 +76,7 @@ class AnswersOfModel:
         """
         if not self._name:
             return compute()
-        name, folder = digest(f"{question}\n{self._name}".encode()), os.path.join(cache_folder(), self._folder)
-        found = read_values(folder, name)
-        if found.keys() != {"value", "logged"}:
-            with _Logged() as logged:
-                value = compute()
-            if keeps(value):
-                keep_values(folder, name, {"value": value, "logged": logged.records})
-            return value
-        for source, level, text in found["logged"]:
-            logging.getLogger(source).log(level, "%s", text)
-        kept: T = found["value"]
-        return kept
-
-
-class _Logged(logging.Handler):
-    """Notes what this package logs inside of the context, also below the level that is shown, and passes on what is shown."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self.records: list[tuple[str, int, str]] = []
-        self._logger = logging.getLogger(PACKAGE)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append((record.name, record.levelno, record.getMessage()))
-        handlers, _, propagate, shown = self._before
-        if record.levelno < shown:
-            return
-        for handler in handlers:
-            if record.levelno >= handler.level:
-                handler.handle(record)
-        if propagate and self._logger.parent:
-            self._logger.parent.callHandlers(record)
-
-    def __enter__(self) -> _Logged:
-        own = self._logger
-        self._before = own.handlers, own.level, own.propagate, own.getEffectiveLevel()
-        own.handlers, own.propagate = [self], False
-        own.setLevel(min(logging.INFO, own.getEffectiveLevel()))
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        own = self._logger
-        own.handlers, level, own.propagate, _ = self._before
-        own.setLevel(level)
+        return kept_value(self._folder, digest(f"{question}\n{self._name}".encode()), compute, keeps)
 
 
 @functools.cache

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -18,6 +18,7 @@ from modular_converter.parallel.commands.common import (
     set_option,
     write_text,
 )
+from modular_converter.parallel.commands.kept_output import Output, kept_output
 from modular_converter.parallel.errors import AdviceError
 
 
@@ -97,6 +98,17 @@ def memory_command(model: str, **options: Any) -> None:
     \b
     Exit code: 0 it fits, 1 it does not (or, with --strict, weights are whole on several ranks), 2 not possible.
     """
+    _refuse_mixed_questions(options["infer"])
+    _print_and_exit(kept_output(("memory", model, options), lambda: _memory_output(model, options)))
+
+
+def _print_and_exit(found: Output) -> NoReturn:
+    click.echo(found.text, nl=False)
+    click.echo(found.errors, nl=False, err=True)
+    sys.exit(found.code)
+
+
+def _memory_output(model: str, options: dict[str, Any]) -> Output:
     from modular_converter.parallel.advice.devices import cluster_of
     from modular_converter.parallel.advice.report import (
         memory_table,
@@ -106,25 +118,24 @@ def memory_command(model: str, **options: Any) -> None:
     )
     from modular_converter.parallel.advice.stages import footprint
 
-    _refuse_mixed_questions(options["infer"])
     setting = _setting(options)
     device = cluster_of(options["devices"], options["cluster"]).device
     subject = subject_asked(model, options)
     found = footprint(subject, setting, device)
     whole = replicated_lines(found, setting.layout.shares)
     if options["form"] == "json":
-        click.echo(json.dumps({"model": model, "device": device.name, **memory_value(found, setting)}, indent=2))
+        lines = [json.dumps({"model": model, "device": device.name, **memory_value(found, setting)}, indent=2)]
     else:
         rows = f"{setting.rows} x {subject.request.length or 'its'} tokens"
-        click.echo(
-            f"{type(subject.model).__name__}, {subject.parameters / 1e9:.3g} billion parameters, {setting}, {rows}"
-        )
-        for line in [*plain_table(memory_table(found, device)), *whole]:
-            click.echo(line)
-    if options["strict"] and whole:
-        click.echo(f"modular-plan: --strict: {whole[0]}", err=True)
-        sys.exit(1)
-    sys.exit(0 if found.total <= device.memory else 1)
+        kind = type(subject.model).__name__
+        head = f"{kind}, {subject.parameters / 1e9:.3g} billion parameters, {setting}, {rows}"
+        lines = [head, *plain_table(memory_table(found, device)), *whole]
+    refused = f"modular-plan: --strict: {whole[0]}\n" if options["strict"] and whole else ""
+    return Output(_text(lines), 1 if refused or found.total > device.memory else 0, refused)
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _setting(options: dict[str, Any]) -> LayoutSetting:
@@ -201,8 +212,6 @@ def advise_command(model: str | None, **options: Any) -> None:
     \b
     Exit code: 0 a layout fits, 1 none does, 2 not possible.
     """
-    from modular_converter.parallel.advice.candidates import advise
-
     if model is None and options["calibrate"] is None:
         raise click.UsageError("name a MODEL, or measure this machine with --calibrate FILE")
     if options["calibrate"] is not None and (options["devices"] or options["cluster"]):
@@ -210,17 +219,24 @@ def advise_command(model: str | None, **options: Any) -> None:
     if options["calibrate"] is None:
         refuse_without_effect(["processes"], "these measure with --calibrate FILE: give it, too, or leave this out")
     _refuse_mixed_questions(options["infer"])
-    cluster = cluster_asked(options)
     if model is None:
-        return
-    question = question_asked(options, cluster)
+        cluster_asked(options)
+    elif options["devices"] is None:  # this machine, as it is now
+        _print_and_exit(_advice_output(model, options))
+    else:
+        _print_and_exit(kept_output(("advise", model, options), lambda: _advice_output(model, options)))
+
+
+def _advice_output(model: str, options: dict[str, Any]) -> Output:
+    from modular_converter.parallel.advice.candidates import advise
+
+    question = question_asked(options, cluster_asked(options))
     subject = subject_asked(model, options)
     found = advise(subject, question)
-    _print_advice(found, model, subject, options)
-    sys.exit(0 if found.best is not None else 1)
+    return Output(_advice_text(found, model, subject, options), 0 if found.best is not None else 1)
 
 
-def _print_advice(found: Advice, model: str, subject: ModelInQuestion, options: dict[str, Any]) -> None:
+def _advice_text(found: Advice, model: str, subject: ModelInQuestion, options: dict[str, Any]) -> str:
     from modular_converter.parallel.advice.report import (
         advice_page,
         advice_table,
@@ -233,15 +249,13 @@ def _print_advice(found: Advice, model: str, subject: ModelInQuestion, options: 
     from modular_converter.parallel.advice.step_time import timeline_of_stages
 
     if options["form"] == "json":
-        click.echo(json.dumps(advice_value(found, model), indent=2))
-    elif options["form"] == "html":
+        return _text([json.dumps(advice_value(found, model), indent=2)])
+    if options["form"] == "html":
         staged = fastest_in_stages(found)
         timeline = timeline_of_stages(subject, staged.setting, found.question.cluster) if staged else None
-        click.echo(advice_page(found, model, timeline), nl=False)
-    else:
-        click.echo(recommendation(found))
-        for line in ["", *plain_table(advice_table(found, options["most"])), "", line_to_run(found, model)]:
-            click.echo(line)
+        return advice_page(found, model, timeline)
+    table = plain_table(advice_table(found, options["most"]))
+    return _text([recommendation(found), "", *table, "", line_to_run(found, model)])
 
 
 def question_asked(options: dict[str, Any], cluster: Cluster) -> Question:

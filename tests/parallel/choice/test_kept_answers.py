@@ -15,7 +15,8 @@ import torch  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 from transformers.models.llama import modeling_llama  # noqa: E402
 
-from modular_converter.parallel.choice import kept_answers, select_plan  # noqa: E402
+from modular_converter.check.cache.store import cache_folder  # noqa: E402
+from modular_converter.parallel.choice import select_plan  # noqa: E402
 from modular_converter.parallel.choice.kept_answers import kept_answer  # noqa: E402
 from modular_converter.parallel.choice.skeleton import dismantle, kept_types  # noqa: E402
 from modular_converter.parallel.choice.small_instances import unproven_arguments  # noqa: E402
@@ -154,7 +155,7 @@ def test_what_cannot_be_written_down_is_not_kept(asked):
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 200, b"0" * 64 + b"\n[]"])
 def test_a_damaged_entry_counts_as_absent(asked, content):
-    folder = os.path.join(kept_answers.cache_folder(), "plans")
+    folder = os.path.join(cache_folder(), "plans")
     (entry,) = os.listdir(folder)
     with open(os.path.join(folder, entry), "wb") as file:
         file.write(content)
