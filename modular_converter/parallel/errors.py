@@ -76,6 +76,10 @@ class MisfitError(ApplyError):
         self.place = place
 
 
+class NotInStages(ApplyError, AttributeError):
+    """A part of a model that a pipeline of it lacks, as ``hasattr`` finds; the message says what to write."""
+
+
 class RankError(PlanError):
     """Ranks that died, hung or disagreed."""
 

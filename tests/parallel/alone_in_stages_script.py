@@ -29,7 +29,7 @@ if __name__ == "__main__":
     told["mode"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
     stages.train()
     told["right"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
-    told["copied"], told["missing"] = said(lambda: copy.deepcopy(stages)), said(lambda: stages.zero_grad())
+    told["copied"], told["missing"] = said(lambda: copy.deepcopy(stages)), said(lambda: stages.state_dict())
     told["entries"] = sum(one.numel() for one in stages.parameters())
     told["norm"] = said(lambda: sum(float(one.grad.norm()) ** 2 for one in stages.parameters()))
     told["vector"] = said(lambda: torch.nn.utils.parameters_to_vector(stages.parameters()))

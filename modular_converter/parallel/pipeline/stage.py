@@ -7,17 +7,18 @@ layer after the stage.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import itertools
 import math
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.pipeline.flow import (
     AskedTensor,
     LayerFlow,
@@ -30,6 +31,7 @@ from modular_converter.parallel.pipeline.flow import (
     tensors_of,
 )
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.resolve import PLAIN_WEIGHT
 from modular_converter.parallel.torch_private import pytree
 from modular_converter.parallel.trace.record import bound_arguments, forward_names
 
@@ -45,8 +47,9 @@ def part_of(model: torch.nn.Module, absent: Sequence[str]) -> torch.nn.Module:
     for module in model.modules():
         target = lost if id(module) in gone else kept
         target.update({id(t): t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None})
+    _refuse_bound_to(model)
     bare = {key: without_data(value) for key, value in lost.items() if key not in kept}
-    local = copy.deepcopy(model, {**bare, **kept})
+    local = _copied(model, {**bare, **kept})
     for path in absent:
         for part in local.get_submodule(path).modules():
             for store in (part._parameters, part._buffers):
@@ -69,7 +72,39 @@ def copy_without_data(model: torch.nn.Module) -> torch.nn.Module:
         for value in (*module._parameters.values(), *module._buffers.values()):
             if value is not None and id(value) not in memo:
                 memo[id(value)] = without_data(value)
-    return copy.deepcopy(model, memo)
+    return _copied(model, memo)
+
+
+def _copied(model: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
+    try:
+        return copy.deepcopy(model, memo)
+    except Exception as error:  # of the model's own code, or of torch
+        raise ApplyError(
+            f"{type(model).__name__} cannot be cut into stages, which are made of copies of it ({one_line(error)}): {PLAIN_WEIGHT}"
+        ) from error
+
+
+def _refuse_bound_to(model: torch.nn.Module) -> None:
+    """Raise ``ApplyError`` for a function on a module that holds a part of the model: its copies would hold the same part."""
+    own = {id(one) for one in model.modules()}
+    for path, module in model.named_modules():
+        hooks = [
+            ("a hook", one) for held in vars(module).values() if type(held) is OrderedDict for one in held.values()
+        ]
+        for name, value in [*vars(module).items(), *hooks]:
+            if any(id(getattr(one, "__self__", one)) in own for one in _closed_over(value)):
+                raise ApplyError(
+                    f"{path or 'the model'}: {name} is a function that holds a part of the model, and not that of a stage: write a "
+                    "subclass, or types.MethodType(function, module) of a function that gets the module as `self`"
+                )
+
+
+def _closed_over(value: Any, depth: int = 0) -> Iterator[Any]:
+    """What a function holds of the functions around it, also through functions in it."""
+    for cell in getattr(getattr(value, "__func__", value), "__closure__", None) or ():
+        with contextlib.suppress(ValueError):  # a name that is not bound yet
+            yield cell.cell_contents
+            yield from _closed_over(cell.cell_contents, depth + 1) if depth < 4 else ()
 
 
 def without_data(value: torch.Tensor) -> torch.Tensor:
@@ -113,7 +148,7 @@ class StageModule(torch.nn.Module):
         absent = [path for path in parts(model, plan) if path not in kept]
         self.needs = frozenset(name for entry in (self._layers, *before, *behind) for name in entry.inputs)
         self.span, self.is_first, self.is_last = span, span.start == 0, span.stop == len(paths)
-        self.model = part_of(model, absent)
+        self.model, self.training = part_of(model, absent), model.training
         self._place = [torch.device("cpu")]
         self._own = [paths[number] for number in span]
         self.absent = tuple(absent)

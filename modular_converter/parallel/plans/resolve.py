@@ -163,6 +163,12 @@ def _piece(rule: PlanRule, parameter: torch.Tensor) -> Piece:
     return Piece(roles, dim, (), rule.pattern, parameter.shape[dim] if layout.cuts else 0)
 
 
+PLAIN_WEIGHT = (
+    "make a weight that is computed from others one with torch.nn.utils.prune.remove(layer, 'weight') or "
+    "parametrize.remove_parametrizations(layer, 'weight')"
+)
+
+
 def _module_pieces(path: str, module: torch.nn.Module, rule: PlanRule) -> dict[str, Piece]:
     """The pieces of a module with ``weight`` and maybe ``bias``, which is cut with the output features.
 
@@ -176,10 +182,7 @@ def _module_pieces(path: str, module: torch.nn.Module, rule: PlanRule) -> dict[s
     if "weight" not in own or unknown and not layout.of_table:
         message = f"{path}: style {rule.style} wants a module with weight and bias, not {sorted(own) or 'none'}"
         if "weight" not in own and isinstance(getattr(module, "weight", None), torch.Tensor):
-            message += (
-                ": its weight is computed from other parameters; make it one with torch.nn.utils.prune.remove(layer, 'weight') or "
-                "parametrize.remove_parametrizations(layer, 'weight')"
-            )
+            message += f": its weight is computed from other parameters; {PLAIN_WEIGHT}"
         raise ApplyError(message)
     found = {f"{path}.weight": _piece(rule, own["weight"])}
     if "bias" in own and layout.cut is Side.OUTPUT:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -236,6 +236,17 @@ def refuse_wrapped(model: torch.nn.Module) -> None:
             raise ApplyError(
                 f"{name} has a hook on its gradient, and parallelize makes new parameters: put it on them afterwards"
             )
+
+
+def refuse_other_type(change: Callable[[torch.Tensor], torch.Tensor], weight: torch.Tensor) -> None:
+    """Raise ``ApplyError`` if a conversion, as of ``to``, gives a weight another type or device."""
+    before = torch.empty(0, dtype=weight.dtype, device=weight.device)
+    after = change(before)
+    if after.dtype != before.dtype or after.device != before.device:
+        raise ApplyError(
+            "with stages or data ranks, weights keep their type and device: give parallelize dtype= or device=, or "
+            "Training(compute_type=…) for products in another type"
+        )
 
 
 def checked_replicas(users: Any, own: Any, wrapper: Any, *args: Any, **kwargs: Any) -> None:

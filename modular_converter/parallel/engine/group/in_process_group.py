@@ -145,6 +145,11 @@ _LOADED = (
 _NO_CACHE = (
     "{name} keeps keys and values, of which a process has its part alone with cp: take a layout without cp, such as tp"
 )
+_COMPILED = (
+    "{name}() of a model whose processes meet in its calls: give parallelize training=Training(compile=True), which compiles each "
+    "layer, or for inference compile=True"
+)
+_PUSHED = "{name} would be made by each process: save_pretrained(folder), and the first process sends the folder"
 ALONE = "{name} would change this process's share alone; call unshard(), {name}, and parallelize again"
 
 
@@ -295,6 +300,7 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
         body |= refusals(own, MANAGERS, ApplyError, NO_MANAGER)
     body |= agreeing_methods(own, grid.group)
     body |= refusals(own, CHANGE_WEIGHTS, ApplyError, ALONE)
+    body |= refusals(own, ("compile",), ApplyError, _COMPILED) | refusals(own, ("push_to_hub",), ApplyError, _PUSHED)
     if grid.data is not None:
         body["_apply"] = of_same_type(own._apply)
     else:

@@ -20,7 +20,7 @@ from modular_converter.parallel.engine.base.attention_heads import attentions_wh
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage, without_devices
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
 from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names, saves_as_library
-from modular_converter.parallel.engine.group.gradients import WHOLE_BEFORE, norm_of, scale_gradients
+from modular_converter.parallel.engine.group.gradients import WHOLE_BEFORE, norm_of, refuse_other_type, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release, show_sizes
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED
 from modular_converter.parallel.engine.group.same_calls import CALLS, called_by_all
@@ -215,14 +215,7 @@ def of_same_type(own: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(own)
     def applied(self: Any, change: Callable[[torch.Tensor], torch.Tensor], *args: Any, **kwargs: Any) -> Any:
-        first = next(self.parameters())
-        before = torch.empty(0, dtype=first.dtype, device=first.device)
-        after = change(before)
-        if after.dtype != before.dtype or after.device != before.device:
-            raise ApplyError(
-                "with data ranks, weights keep their type and device: give parallelize dtype= or device=, or "
-                "Training(compute_type=…) for products in another type"
-            )
+        refuse_other_type(change, next(self.parameters()))
         return own(self, change, *args, **kwargs)
 
     return applied

@@ -479,6 +479,7 @@ PATCHES = Patches(
         Added("numpy", _no_array),
         Added("__array__", _no_array),
         Added("storage", _no_array),  # which safetensors takes
+        Added("share_memory_", _no_array),  # torch's own ends the process
         HookOfWeight(),
         WholeOperations(),
     ],

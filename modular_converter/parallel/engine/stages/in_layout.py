@@ -38,7 +38,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Training
 from modular_converter.parallel.modules import recompute_layers
 from modular_converter.parallel.pipeline.stage import StageModule
-from modular_converter.parallel.plans.resolve import Resolution, names_of_tied, resolve
+from modular_converter.parallel.plans.resolve import Resolution, resolve
 from modular_converter.parallel.shard.collectives import ProcessGroup, forget_entered
 from modular_converter.parallel.tiny.adapters import adapters_of
 
@@ -77,7 +77,6 @@ class PipelineInLayout(InLayout, Pipeline):
         self._training, self._grid, self._source = training, grid, source
         self._skeleton: Skeleton | None = None
         unproven: frozenset[str] = frozenset()
-        self._names = names_of_tied(model)
         self._saved = tuple(model.state_dict(keep_vars=True))
         self._whole = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
         self._resolution = Resolution({}, (), ())
@@ -106,8 +105,15 @@ class PipelineInLayout(InLayout, Pipeline):
             self._shapes.__dict__[UNPROVEN] = Unproven(unproven, self._skeleton)
 
     def generate(self, input_ids: torch.Tensor, *, groups: int | None = None, **options: Any) -> torch.Tensor:
-        """Raise ``ApplyError``: the processes of one stage would sample different tokens."""
-        raise ApplyError("generate does not run in a layout with stages: make a Pipeline of the model for it")
+        """As ``Pipeline.generate``, in a layout of stages alone.
+
+        Raises ``ApplyError`` in others, where the processes of one stage would sample different tokens.
+        """
+        if self._grid.layout.pp < self._grid.everyone.size:
+            raise ApplyError(
+                f"generate does not run in {self._grid.layout}: take a layout of stages alone, or one without stages, for it"
+            )
+        return super().generate(input_ids, groups=groups, **options)
 
     @called_by_all(lambda one: one._grid.everyone)
     def full_state_dict(self, first_only: bool = False) -> dict[str, torch.Tensor]:
@@ -138,11 +144,14 @@ class PipelineInLayout(InLayout, Pipeline):
             found[key] = made[name]
         return found if kept else {}
 
-    def save_pretrained(self, folder: str | os.PathLike[str], max_shard_size: int | str | None = None) -> None:
+    def save_pretrained(
+        self, folder: str | os.PathLike[str], max_shard_size: int | str | None = None, **more: Any
+    ) -> None:
         """Save the model from the first process, which holds all of it meanwhile; all processes must call it.
 
         Args:
             max_shard_size: of a file, such as ``"2GB"``; 5 GB if None.
+            more: other arguments of the library's method.
 
         Raises ``ApplyError`` for a model with a ``save_pretrained`` of its own, or none.
         """
@@ -159,6 +168,10 @@ class PipelineInLayout(InLayout, Pipeline):
             for name, one in whole.named_parameters():
                 one.data = one.data.to(state[name].dtype)  # of the weights, where products have another one
             once = {name: one for name, one in state.items() if self._names.get(name, name) == name}
+            if more:
+                sized = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
+                whole.save_pretrained(folder, state_dict=state, is_main_process=True, **sized, **more)
+                return
             save_model(whole, once, state.__getitem__, Path(folder), 1, max_shard_size)
 
         made_by_first(write)

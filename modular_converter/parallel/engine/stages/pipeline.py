@@ -15,7 +15,7 @@ from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_sc
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.group.agreed_plan import from_first_process, refuse_other_weights
-from modular_converter.parallel.engine.group.gradients import norm_of, scale_gradients
+from modular_converter.parallel.engine.group.gradients import norm_of, refuse_other_type, scale_gradients
 from modular_converter.parallel.engine.group.other_stages import of_other_stage
 from modular_converter.parallel.engine.group.parts_of_batch import WrittenBuffers
 from modular_converter.parallel.engine.group.process_grid import join_group
@@ -46,7 +46,8 @@ from modular_converter.parallel.engine.stages.scheduled_stage import (
     with_late_receives,
 )
 from modular_converter.parallel.engine.stages.shared_weights import SharedWeights, shared_weights, summed_gradients
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import ApplyError, NotInStages
+from modular_converter.parallel.modules import is_plain
 from modular_converter.parallel.pipeline.chain import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths, layers_entry
 from modular_converter.parallel.pipeline.prove import cuts_of, derive_pipeline, proven_pipeline_plan
@@ -61,7 +62,24 @@ from modular_converter.parallel.torch_switches import TorchSwitches
 from modular_converter.parallel.trace.record import forward_names
 
 
-_METHODS = ("step", "parameters", "named_parameters", "train", "eval", "clip_grad_norm_", "save_checkpoint")
+# What a model has and its pipeline lacks -> what to write; `_BEFORE` for all else.
+_INSTEAD = {
+    "forward": "call the pipeline itself",
+    "state_dict": "take full_state_dict() of parallelize(model, layout='pp2', …), or save_checkpoint",
+    "save_pretrained": "take that of parallelize(model, layout='pp2', …), or save_checkpoint",
+    "load_state_dict": "load before it is cut into stages, or take load_checkpoint",
+    **dict.fromkeys(
+        ("gradient_checkpointing_enable", "activation_checkpointing_enable"),
+        "call it before it is cut into stages, or give Training(recompute=True)",
+    ),
+    **dict.fromkeys(
+        ("modules", "named_modules", "children", "named_children", "get_submodule", "buffers", "named_buffers"),
+        "they are in pipeline.stages[number].model",
+    ),
+}
+_BEFORE = "what changes or asks the whole model comes before it is cut into stages"
+# Methods of a module that convert all weights by its `_apply`.
+_CONVERTING = ("to", "type", "cpu", "cuda", "float", "double", "half", "bfloat16")
 
 
 def free_weights(model: torch.nn.Module) -> None:
@@ -85,6 +103,8 @@ class StageWeights(Checkpoints):
     """
 
     stages: dict[int, StageModule]
+    _shapes: Any
+    _names: dict[str, str]
     _own: dict[str, torch.nn.Parameter]
     _all: dict[str, torch.nn.Parameter]
     _shared: SharedWeights
@@ -94,13 +114,32 @@ class StageWeights(Checkpoints):
     # The processes that divide each stage.
     _tensors: ProcessGroup | None = None
 
-    def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, torch.nn.Parameter]]:
         """All parameters of the model, in its order; those of other processes' stages have no data (``is_meta``)."""
-        yield from self._all.items()
+        for name, _ in self._shapes.named_parameters("", recurse, remove_duplicate):
+            yield f"{prefix}.{name}" if prefix else name, self._all[self._names[name]]
 
-    def parameters(self) -> Iterator[torch.nn.Parameter]:
+    def parameters(self, recurse: bool = True) -> Iterator[torch.nn.Parameter]:
         """All parameters, as in ``named_parameters``; an optimizer takes those of this process."""
-        yield from self._all.values()
+        yield from (one for _, one in self.named_parameters(recurse=recurse))
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As in a module; of this process's stages."""
+        for one in self._own.values():
+            if one.grad is not None:
+                one.grad = None if set_to_none else torch.zeros_like(one.grad)
+
+    @property
+    def device(self) -> torch.device:
+        """Of this process."""
+        return self._place
+
+    def _apply(self: Stages, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Stages:
+        """What the methods of ``_CONVERTING`` call."""
+        refuse_other_type(change, next(iter(self._own.values()), torch.empty(0, device=self._place)))
+        return self
 
     def train(self: Stages, mode: bool = True) -> Stages:
         """As in a module."""
@@ -141,6 +180,10 @@ class StageWeights(Checkpoints):
     def _buffers(self) -> dict[str, torch.Tensor]:
         """Name in the whole model -> buffer that is saved."""
         return {name: one for stage in self.stages.values() for name, one in saved_buffers(stage.model).items()}
+
+
+for _name in _CONVERTING:
+    setattr(StageWeights, _name, getattr(torch.nn.Module, _name))
 
 
 def pipeline_plan(model: Any) -> PipelinePlan:
@@ -241,7 +284,7 @@ class Pipeline(StageWeights):
             for number, owner in enumerate(order.stage_ranks)
             if owner == rank
         }
-        names = names_of_tied(model)
+        names = self._names = names_of_tied(model)
         self._check_stages()
         free_weights(model)  # before the stages make their shares
         for stage in self.stages.values():
@@ -280,10 +323,20 @@ class Pipeline(StageWeights):
             )
         if name.startswith("_"):
             raise AttributeError(name)
-        raise AttributeError(
-            f"a {type(self).__name__} has no {name}: each process has its own stages alone. It has {', '.join(_METHODS)}; what "
-            "changes or asks the whole model comes before it is cut into stages"
+        found = getattr(self._shapes, name, self)
+        if found is self:
+            raise AttributeError(f"a {type(self).__name__} of a {type(self._shapes).__name__} has no {name}")
+        if is_plain(found):
+            return found
+        raise NotInStages(
+            f"a {type(self).__name__} has no {name}, since each process has its own stages alone: {_INSTEAD.get(name, _BEFORE)}"
         )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        of_model = name not in self.__dict__ and not hasattr(type(self), name) and "_written" in self.__dict__
+        if of_model and hasattr(self._shapes, name):
+            raise NotInStages(f"{name} would be set on the {type(self).__name__}, and on no stage: {_BEFORE}")
+        super().__setattr__(name, value)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise ApplyError(

@@ -170,7 +170,12 @@ class ClockedStage(pipelining.PipelineStage):
             if works:
                 super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)
         if self.submod.errors.ends_work:
-            self.bwd_cache[bwd_chunk_id] = (None,) * len(self.submod.stage.takes)  # sent as zeros
+            # torch 2.13 would send zeros for None, and earlier releases fail, for which the other processes wait.
+            zeros = (
+                torch.zeros_like(one, device=self.device) if one.requires_grad else None
+                for one in self.submod.stage.takes
+            )
+            self.bwd_cache[bwd_chunk_id] = tuple(zeros)
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
         with self.clock.action(Work.WEIGHT_BACKWARD, self.stage_index, bwd_chunk_id), self._noted_errors() as works:
