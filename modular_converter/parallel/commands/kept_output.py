@@ -24,6 +24,7 @@ from modular_converter.parallel.kept_values import kept_value
 _OF_SHELLS = {"_", "SHLVL", "PWD", "OLDPWD"}
 """Variables that differ from one call to the next without a meaning; the folder itself counts."""
 _NO_FILES = ("/proc/", "/sys/", "/dev/")
+_WRITES = os.O_WRONLY | os.O_RDWR
 _COARSEST = 2_000_000_000
 """The nanoseconds by which the clock of a file system may be behind, or coarse."""
 
@@ -70,7 +71,7 @@ def kept_output(asked: object, compute: Callable[[], Output]) -> Output:
 
 
 class _Opened:
-    """Collects the paths of the files that Python opens inside of the context."""
+    """Collects the paths of the files that Python opens to read inside of the context."""
 
     _paths: ClassVar[set[str] | None] = None
     _hooked = False
@@ -89,7 +90,7 @@ class _Opened:
     @staticmethod
     def _note(event: str, values: tuple[Any, ...]) -> None:
         found = _Opened._paths
-        if found is not None and event == "open" and isinstance(values[0], str):
+        if found is not None and event == "open" and isinstance(values[0], str) and not (values[2] or 0) & _WRITES:
             found.add(values[0])
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dis
 import functools
 import inspect
 import random
@@ -103,6 +104,30 @@ def choose_cache(model: Any, kwargs: dict[str, Any]) -> None:
     settings = getattr(model, "generation_config", None)
     if settings is not None and settings.cache_implementation in (None, "static"):
         settings.cache_implementation = "static" if all(kwargs.get(name) is None for name in CACHES) else None
+
+
+def let_counts_vary() -> None:
+    """Let torch compile the step for all counts of tokens in a cache: else it does so for the first one, and then again.
+
+    The tensors of a layer for compiled steps keep their addresses, so that what its ``update`` assigns are counts. A layer
+    with a sliding window has one, and its step took two compilations.
+    """
+    caches = sys.modules.get("transformers.cache_utils")
+    names = {name for kind in _with_heirs(caches.StaticLayer) for name in _assigned(kind.update)} if caches else set()
+    own = rf".*\.layers\[\d+\]\.({'|'.join(sorted(names))})$"
+    config = torch.compiler.config
+    if names and own not in config.dynamic_sources:
+        config.dynamic_sources = ",".join(filter(None, [config.dynamic_sources, own]))
+
+
+def _with_heirs(kind: type[Any]) -> Iterator[type[Any]]:
+    yield kind
+    for heir in kind.__subclasses__():
+        yield from _with_heirs(heir)
+
+
+def _assigned(function: Callable[..., Any]) -> set[str]:
+    return {one.argval for one in dis.get_instructions(function) if one.opname == "STORE_ATTR"}
 
 
 GENERATE_BATCH = "generate_batch"

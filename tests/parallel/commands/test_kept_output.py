@@ -19,6 +19,8 @@ from modular_converter.parallel.commands.kept_output import Output, kept_output
 
 def compute():
     print("computed")
+    open("written/text", "w").close()
+    Path("written/text").unlink()
     import beside
     return Output(Path(sys.argv[1]).read_text() + beside.WORD + "\\n", 3, "and this\\n")
 
@@ -35,6 +37,7 @@ def place(tmp_path: Path) -> Path:
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "beside.py").write_text("WORD = 'word'\n")
     (tmp_path / "read").mkdir()
+    (tmp_path / "written").mkdir()
     (tmp_path / "read" / "text").write_text("one ")
     return tmp_path
 
