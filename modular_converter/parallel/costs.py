@@ -9,7 +9,7 @@ import functools
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -168,13 +168,24 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
         ) from error
     finally:
         counter.remove_hooks()
-    idle = counter.idle_weights(layers)
-    if idle:
-        raise ScheduleError(
-            f"`{path}.{idle}` does not run without data, so that the work of its layer is not known; give measured "
-            "times with --layer-times"
-        )
+    used = {key for key, places in counter.places.items() if places}
+    if idle := idle_weight({f"{path}.{number}": layer for number, layer in enumerate(layers)}, used):
+        raise ScheduleError(f"{idle}; give measured times with --layer-times")
     return replace(counter.work(model, path, layers), result=size_of(tensors_in(result)))
+
+
+def idle_weight(layers: Mapping[str, torch.nn.Module], used: Container[int]) -> str:
+    """Why the work of layers is not known: a matrix that a run without data has not taken. Empty if there is none.
+
+    Args:
+        layers: path -> layer, of those that ran.
+        used: the numbers of the storages that operations took.
+    """
+    for path, layer in layers.items():
+        for name, one in layer.named_parameters():
+            if one.dim() > 1 and storage_number(one) not in used:
+                return f"`{path}.{name}` does not run without data, so that the work of its layer is not known"
+    return ""
 
 
 def size_of(tensors: Iterable[torch.Tensor]) -> float:
@@ -240,14 +251,6 @@ class _Counter:
     def attention(self, flops: float, masked: bool) -> None:
         """Note fused attention, which takes no weights."""
         self.other_flops[self.place] += flops
-
-    def idle_weights(self, layers: list[torch.nn.Module]) -> str:
-        """The first matrix of a layer that no operation has taken; empty if there is none."""
-        for number, layer in enumerate(layers):
-            for name, parameter in layer.named_parameters():
-                if parameter.dim() > 1 and not self.places[storage_number(parameter)]:
-                    return f"{number}.{name}"
-        return ""
 
     def work(self, model: torch.nn.Module, path: str, layers: list[torch.nn.Module]) -> ChainWork:
         """The sums, with the number of parameters of each place; unused parameters count before the layers."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from modular_converter.parallel.choice.skeleton import META
-from modular_converter.parallel.costs import FusedRun, NotedOperations, size_of
+from modular_converter.parallel.costs import FusedRun, NotedOperations, idle_weight, size_of
 from modular_converter.parallel.errors import AdviceError, ApplyError, BuildError, one_line
 from modular_converter.parallel.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.shard.collectives import FakeGroup
@@ -204,6 +204,10 @@ def record_run(
                 _backward(loss)
                 del loss
         noted.close()
+        if fused.guessed and (
+            idle := idle_weight({path: layers[path] for path in noted.segments if path}, noted.used)
+        ):
+            raise AdviceError(f"{type(model).__name__}: {idle}: whether it runs depends on values")
         if trains and fused.attention_dropout and any(group.size > 1 for group in groups):
             raise AdviceError(
                 f"{type(model).__name__}: drops entries of its attention, which ranks that divide a layer draw as whole "
@@ -294,7 +298,7 @@ class _Notes:
         owners: list[Any] = self.owners  # torch has no types for it
         with DisableTorchFunctionSubclass():  # else a weight with a role registers it on what enters its region
             self.handles = [one.register_post_accumulate_grad_hook(self._gradient) for one in owners]
-        self.inside = 0
+        self.inside, self.used = 0, set[int]()
         for path, layer in layers.items():
             self.handles.append(layer.register_forward_pre_hook(self._entering(path), with_kwargs=True))
             self.handles.append(layer.register_forward_hook(self._left))
@@ -365,6 +369,7 @@ class _Notes:
                 f"a run takes more than {MOST_OPERATIONS} operations: the model loops over its tokens; give a smaller "
                 "--sequence"
             )
+        self.used.update(map(storage_number, given))
         new = self.account.operation(given, results)
         if new and func.name() != "aten::empty" or results and func._schema.is_mutable:
             self.stretches[-1].kernels.append(Kernel(flops, size_of((*given, *results))))

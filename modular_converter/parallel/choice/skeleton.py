@@ -247,11 +247,14 @@ class Guesses(TorchFunctionMode):
 
     Args:
         finds_nothing: they also have no entry other than zero, so that no expert is called; else this question fails.
+
+    Attributes:
+        guessed: whether a question has been answered, so that other data may take another way through the code.
     """
 
     def __init__(self, finds_nothing: bool = True) -> None:
         super().__init__()
-        self.finds_nothing = finds_nothing
+        self.finds_nothing, self.guessed = finds_nothing, False
         self._known: Any = RunsWithoutData()  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> Any:
@@ -265,6 +268,7 @@ class Guesses(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         if name in _ANSWERS and args and isinstance(args[0], torch.Tensor) and args[0].is_meta:
+            self.guessed = True
             return _ANSWERS[name](args[0])
         if name == "nonzero" and self.finds_nothing and args and args[0].is_meta:
             none = torch.empty(0, args[0].dim(), dtype=torch.int64, device=META)

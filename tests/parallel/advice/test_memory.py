@@ -20,7 +20,7 @@ from modular_converter.parallel.advice.recording import RecordedGroup
 from modular_converter.parallel.advice.report import line_to_run, recommendation
 from modular_converter.parallel.advice.stages import _held, footprint, sent_bytes, stages_of
 from modular_converter.parallel.advice.step_time import time_of_step
-from modular_converter.parallel.advice.subject import ModelInQuestion, RunKind, model_in_question
+from modular_converter.parallel.advice.subject import ModelInQuestion, RunKind, model_in_question, question_of_model
 from modular_converter.parallel.choice.kept_answers import AnswersOfModel
 from modular_converter.parallel.choice.sequence_parallel import SequenceParallel, unproven_sequence_plan
 from modular_converter.parallel.choice.skeleton import skeleton_of
@@ -35,6 +35,7 @@ from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.schedule.orders import SCHEDULES
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.tiny.build import build, target_of
+from modular_converter.parallel.tiny.inputs import remember_examples
 from modular_converter.parallel.trace.record import KnownResults, RunsWithoutData, record
 
 
@@ -232,6 +233,46 @@ def test_answers_count_caches() -> None:
 def test_refusals_say_why(setting: LayoutSetting, why: str) -> None:
     with pytest.raises(PlanError, match=why):
         footprint(question("llama"), setting, cluster_of("H100-80GB").device)
+
+
+class ByValues(torch.nn.Module):
+    """A layer that runs a part only for some values, or a plain one."""
+
+    def __init__(self, by_values: bool) -> None:
+        super().__init__()
+        self.by_values, self.first, self.second = by_values, torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        return x if self.by_values and not (x > 0).any() else self.second(x)
+
+
+class OwnLayers(torch.nn.Module):
+    def __init__(self, by_values: bool) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(ByValues(by_values) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_a_layer_that_runs_for_some_values_alone_is_refused() -> None:
+    """Its run without data takes one way, which need not be the longer one."""
+    request = CountRequest("own", {}, None, 2, None, True, "float32")
+    for by_values in (False, True):
+        with torch.device("meta"):
+            model = OwnLayers(by_values)
+        remember_examples(model, {"x": torch.randn(2, 8)}, False)
+        subject = question_of_model(model, request)
+        if not by_values:
+            assert subject.use(4).kept > 0
+            continue
+        with pytest.raises(
+            AdviceError, match=r"`layers.0.second.weight` does not run without data.* depends on values"
+        ):
+            subject.use(4)
 
 
 def test_unknown_devices_name_known_ones() -> None:
