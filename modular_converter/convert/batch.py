@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from modular_converter.convert.emit.format import FormatResult, format_files
+from modular_converter.convert.emit.format import format_files
+from modular_converter.convert.emit.formatters import Formatted
 from modular_converter.convert.examine.report import examine
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.schedule import Readings, Schedule, cycles, dependencies, required_files
@@ -228,7 +229,7 @@ class Run:
     """Processes at most; 0 lets the run decide."""
     progress: Progress = lambda converted: None
     """Called with the number of files converted since the last call."""
-    format: Callable[[Mapping[str, str], Settings], FormatResult] = format_files
+    format: Callable[[Mapping[str, str], Settings], Formatted] = format_files
     """How texts are formatted: `format_files`, or what gives the same."""
     read: Library | None = None
     """What has been read from the same files before, and need not be read again."""
@@ -298,7 +299,7 @@ class Run:
             return [replace(one, files={}, findings=(*one.findings, *error.findings)) for one in conversions]
         return [self._finish(conversion, result, library) for conversion in conversions]
 
-    def _finish(self, conversion: Conversion, result: FormatResult, library: Library) -> Conversion:
+    def _finish(self, conversion: Conversion, result: Formatted, library: Library) -> Conversion:
         """A conversion with its formatted texts and all its findings."""
         seen = Observations()
         examined = examine(conversion, result, library.observing(seen))

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from modular_converter.files.read import in_form_of, is_installed, read_inside, root_of
@@ -64,19 +64,16 @@ def resolve_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -
     return target
 
 
-def sweep(folder: str | os.PathLike[str]) -> list[str]:
-    """Remove the temporary files that killed processes have left in `folder`. Returns the names removed, sorted."""
-    removed = []
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return []
-    for name in names:
-        match = LEFTOVER.match(name)
-        path = os.path.join(folder, name)
-        if match and is_abandoned(int(match[1]), path) and _remove(path):
-            removed.append(name)
-    return removed
+def sweep(
+    folder: str | os.PathLike[str], pattern: re.Pattern[str] = LEFTOVER, remove: Callable[[str], object] = os.unlink
+) -> None:
+    """Remove the temporary files that killed processes have left in `folder`, or what else `pattern` matches with a process."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            if (match := pattern.match(name)) and is_abandoned(int(match[1]), path):
+                with contextlib.suppress(OSError):
+                    remove(path)
 
 
 def is_abandoned(process: int, path: str) -> bool:
@@ -178,7 +175,8 @@ def _replace(name: str, content: bytes, folder: Folder) -> None:
                 os.chmod(temporary if folder.handle is None else handle, mode)
         os.replace(temporary, name, src_dir_fd=folder.handle, dst_dir_fd=folder.handle)
     except BaseException:
-        _remove(temporary, folder.handle)
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder.handle)
         raise
 
 
@@ -190,14 +188,6 @@ def _create(name: str, folder: Folder) -> tuple[str, int]:
         path = folder.at(f".{short}.{next(_NUMBERS)}.{os.getpid()}.modular-tmp")
         with contextlib.suppress(FileExistsError):  # a file of an earlier process with the same number
             return path, os.open(path, flags, 0o666, dir_fd=folder.handle)
-
-
-def _remove(path: str, folder: int | None = None) -> bool:
-    try:
-        os.unlink(path, dir_fd=folder)
-    except OSError:
-        return False
-    return True
 
 
 def path_of_generated(path: str, settings: Settings) -> str:

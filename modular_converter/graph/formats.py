@@ -8,6 +8,7 @@ text only, and its content security policy allows the one script and the one sty
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import html
 import json
@@ -188,7 +189,7 @@ def as_json(graph: Graph) -> str:
         "title": graph.title,
         "selected": list(graph.selected),
         "models": [_model(model, graph) for model in graph.models.values()],
-        "edges": [_edge(edge) for edge in graph.edges],
+        "edges": [dataclasses.asdict(edge) for edge in graph.edges],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
@@ -206,17 +207,6 @@ def _model(model: Model, graph: Graph) -> dict[str, object]:
         "parents": sorted(edge.parent for edge in graph.parents[model.name]),
         "direct_heirs": len(graph.heirs[model.name]),
         "heirs": graph.heir_counts[model.name],
-    }
-
-
-def _edge(edge: Edge) -> dict[str, object]:
-    return {
-        "heir": edge.heir,
-        "parent": edge.parent,
-        "classes": [
-            {"name": one.name, "line": one.line, "parent": one.parent, "file": one.file} for one in edge.classes
-        ],
-        "things": [{"name": one.name, "kind": one.kind, "file": one.file} for one in edge.things],
     }
 
 

@@ -91,6 +91,13 @@ class ImportedName:
         return self.asname or self.name or self.module.partition(".")[0]
 
     @property
+    def dotted(self) -> str:
+        """The dotted name of what it binds: `torch.nn` for `import torch.nn as nn`, `torch` for `import torch.nn`."""
+        if not self.name:
+            return self.module if self.asname else self.bound
+        return f"{self.module}{'' if self.module.endswith('.') else '.'}{self.name}"
+
+    @property
     def key(self) -> str:
         """The bound name, but `import a` and `import a.b` have different keys: a file may need both."""
         return self.asname or self.name or self.module

@@ -351,8 +351,7 @@ def _foreign_path(name: str, module: Module) -> str:
     imported = module.imported.get(first)
     if imported is None:
         return "" if first in module.names else name
-    known = (imported.module, imported.name, rest) if imported.name or imported.asname else (name,)
-    return ".".join(filter(None, known))
+    return ".".join(filter(None, (imported.dotted, rest)))
 
 
 # Of torch 2.13. `forward` is left out: there it only says that the heir has to define it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,22 +12,12 @@ from modular_converter.commands.options import CONTEXT_SETTINGS, version_option
 from modular_converter.parallel.commands.advise import advise_command, memory_command
 from modular_converter.parallel.commands.common import (
     derived_of,
-    form_option,
-    plan_text,
     quiet_library,
     ranks_option,
     reports_errors,
     set_option,
 )
-from modular_converter.parallel.commands.kinds import (
-    committed,
-    derive_kind,
-    kind_option,
-    print_json,
-    print_plan,
-    print_verdict,
-    verify_kind,
-)
+from modular_converter.parallel.commands.kinds import committed, derive_command, verify
 from modular_converter.parallel.commands.run import run
 from modular_converter.parallel.commands.schedule import predict_schedule
 from modular_converter.parallel.commands.tune import tune_command
@@ -62,63 +51,6 @@ def main() -> None:
     Exit code: 0 success, 1 refused or different, 2 not possible.
     """
     tell_untested()
-
-
-@main.command("derive")
-@click.argument("model")
-@set_option
-@click.option("--head", type=click.Choice(["base", "causal"]), default="base", show_default=True)
-@form_option
-@click.option("--unverified", is_flag=True, help="Print the plan even if it fails its check.")
-@click.option(
-    "--max-collectives", "limit", type=click.IntRange(0), metavar="N", help="The most collectives of a forward."
-)
-@kind_option
-@reports_errors
-def derive_command(
-    model: str, settings: tuple[str, ...], head: str, form: str, unverified: bool, limit: int | None, kind: str
-) -> None:
-    """Print the plan of MODEL, checked on two ranks (a pipeline plan: in two stages) within this process."""
-    if kind != "tensor":
-        derive_kind(kind, model, settings, head, form, unverified)
-        return
-    found = derived_of(model, settings, head)
-    if limit is not None:
-        from modular_converter.parallel.choice.same_numbers import derived_with_numbers
-        from modular_converter.parallel.proof.prove import restricted_to
-
-        found = derived_with_numbers(restricted_to(found, limit))
-    print_plan(model, plan_text(found, form), found.verdict, unverified)
-    for hindrance in found.hindrances:
-        click.echo(f"modular-plan: {model}: {hindrance}", err=True)
-
-
-@main.command()
-@click.argument("model")
-@click.argument("plan_file", required=False)
-@set_option
-@ranks_option
-@click.option("--library", is_flag=True, help="Prove the plan through transformers' own loader, too.")
-@click.option("--verbose", is_flag=True, help="Print the whole scope: sizes, kinds of layers, operators, weights.")
-@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each verdict, with its whole scope.")
-@kind_option
-@reports_errors
-def verify(
-    model: str,
-    plan_file: str | None,
-    settings: tuple[str, ...],
-    ranks: int,
-    library: bool,
-    verbose: bool,
-    as_json: bool,
-    kind: str,
-) -> None:
-    """Prove the plan in PLAN_FILE (or the derived one) on gloo processes: outputs and parameter gradients.
-
-    A pipeline plan runs stage by stage in this process instead; only the named tensors are handed over.
-    """
-    say = print_json if as_json else functools.partial(print_verdict, verbose=verbose)
-    sys.exit(0 if verify_kind(kind, model, plan_file, settings, ranks, library, say) else 1)
 
 
 @main.command()
@@ -263,7 +195,7 @@ def diff(model: str, settings: tuple[str, ...], ranks: int) -> None:
 
 
 ADVICE = (memory_command, advise_command, tune_command)
-for command in (write, export_command, committed, run, predict_schedule, *ADVICE):
+for command in (derive_command, verify, write, export_command, committed, run, predict_schedule, *ADVICE):
     main.add_command(command)
 
 

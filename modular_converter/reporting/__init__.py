@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterable
-from typing import TextIO
+from typing import Any, TextIO
 
 from modular_converter.findings import Finding
 
@@ -21,24 +22,13 @@ def render(format: str, findings: Iterable[Finding], *, color: bool = False, cwd
     """
     ordered = sorted(findings, key=lambda finding: finding.sort_key)
     folder = os.getcwd() if cwd is None else cwd
+    if format not in FORMATS:
+        raise ValueError(f"unknown report format {format!r}; there are {', '.join(FORMATS)}")
+    form: Any = importlib.import_module(f"{__name__}.{'json_format' if format == 'json' else format}")
     if format == "text":
-        from modular_converter.reporting import text
-
         ordered.sort(key=lambda finding: (not finding.rule.is_first, finding.is_error))
-        return text.render_rich(ordered, folder) if color else text.render(ordered, folder)
-    if format == "json":
-        from modular_converter.reporting import json_format
-
-        return json_format.render(ordered, folder)
-    if format == "github":
-        from modular_converter.reporting import github
-
-        return github.render(ordered, folder)
-    if format == "sarif":
-        from modular_converter.reporting import sarif
-
-        return sarif.render(ordered, folder)
-    raise ValueError(f"unknown report format {format!r}; there are {', '.join(FORMATS)}")
+    made: str = (form.render_rich if format == "text" and color else form.render)(ordered, folder)
+    return made
 
 
 def wants_color(stream: TextIO) -> bool:

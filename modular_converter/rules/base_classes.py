@@ -112,7 +112,6 @@ BASE_ORDER = Rule(
     "MC207",
     "base-order",
     "the generated class would find a method in another class than with inheritance",
-    formerly="MC204",
 )
 
 

@@ -42,7 +42,6 @@ PARAMETER_WITHOUT_VALUE = Rule(
     "MC210",
     "parameter-without-value",
     "the parent's lines read a parameter of their method for which the override has no value",
-    formerly="MC204",
 )
 
 

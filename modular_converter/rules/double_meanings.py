@@ -43,7 +43,6 @@ PARENT_AS_CLASS = Rule(
     "MC206",
     "parent-as-class",
     "code uses the parent as a class of its own, which the generated class does not inherit from",
-    formerly="MC204",
 )
 
 

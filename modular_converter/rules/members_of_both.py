@@ -48,7 +48,6 @@ CLASS_MADE_OTHERWISE = Rule(
     "MC208",
     "class-made-otherwise",
     "Python would make the generated class otherwise than the two that inherit",
-    formerly="MC204",
 )
 
 
@@ -290,7 +289,6 @@ NAME_OF_BOTH_CLASSES = Rule(
     "MC209",
     "name-of-both-classes",
     "a name in the body of the class would mean something else than with inheritance",
-    formerly="MC204",
 )
 
 

@@ -61,7 +61,7 @@ def unknown_syntax(location: Location, method: str, message: str) -> Finding:
 
 
 LOCAL_NAME_OF_BOTH = Rule(
-    "MC211", "local-name-of-both", "a local name would mean something else where two methods are one", formerly="MC204"
+    "MC211", "local-name-of-both", "a local name would mean something else where two methods are one"
 )
 
 

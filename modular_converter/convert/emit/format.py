@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from modular_converter.convert.emit.format_ruff import undefined_names
-from modular_converter.convert.emit.formatters import UndefinedName, load_formatter, wrong_version
+from modular_converter.convert.emit.formatters import Formatted, UndefinedName, load_formatter, wrong_version
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding, Location, locate_parse_error
 from modular_converter.model.nodes import parse
-from modular_converter.rules import input_files, tool_errors
+from modular_converter.rules import tool_errors
+from modular_converter.rules.input_files import in_the_path
 from modular_converter.settings.values import Settings
 
 
-class FormatResult(NamedTuple):
-    """The formatted texts, keyed by the names that the caller gave."""
-
-    texts: Mapping[str, str]
-    """Every text, formatted; a text that the formatter rejects is unchanged."""
-    undefined: Mapping[str, tuple[UndefinedName, ...]]
-    """The undefined names of each file that has some, as ruff finds them whatever the formatter."""
-    failures: Mapping[str, Finding]
-    """The error of each file that the formatter rejects, mostly because it is not valid Python."""
-
-
-def format_files(files: Mapping[str, str], settings: Settings) -> FormatResult:
+def format_files(files: Mapping[str, str], settings: Settings) -> Formatted:
     """Format texts, keyed by the path that each will have: absolute, or relative to the current directory.
 
     A text that the formatter rejects is reported in the result and stops no other. Raises `ConversionError` when the
@@ -33,9 +22,9 @@ def format_files(files: Mapping[str, str], settings: Settings) -> FormatResult:
     """
     if files and (wrong := wrong_version(settings)):
         raise ConversionError(wrong)
-    writable, failures = _split(files, _unwritable)
-    result = _format(writable, settings)
-    return FormatResult({**files, **result.texts}, result.undefined, {**failures, **result.failures})
+    failures = {name: in_the_path(Location(name)) for name, text in files.items() if not _is_writable(text)}
+    result = _format({name: text for name, text in files.items() if name not in failures}, settings)
+    return Formatted({**files, **result.texts}, result.undefined, {**failures, **result.failures})
 
 
 class FormatMemory:
@@ -44,24 +33,28 @@ class FormatMemory:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], tuple[str, tuple[UndefinedName, ...] | None, Finding | None]] = {}
 
-    def format(self, files: Mapping[str, str], settings: Settings) -> FormatResult:
+    def format(self, files: Mapping[str, str], settings: Settings) -> Formatted:
         """`format_files`; the settings are those of the text's first time."""
         new = {name: text for name, text in files.items() if (name, text) not in self._known}
         result = format_files(new, settings)
         for name, text in new.items():
-            self._known[name, text] = (result.texts[name], result.undefined.get(name), result.failures.get(name))
+            self._known[name, text] = (
+                result.texts[name],
+                (result.undefined or {}).get(name),
+                result.failures.get(name),
+            )
         known = {name: self._known[name, text] for name, text in files.items()}
-        return FormatResult(
+        return Formatted(
             {name: text for name, (text, _, _) in known.items()},
             {name: undefined for name, (_, undefined, _) in known.items() if undefined is not None},
             {name: failure for name, (_, _, failure) in known.items() if failure is not None},
         )
 
 
-def _format(files: Mapping[str, str], settings: Settings) -> FormatResult:
+def _format(files: Mapping[str, str], settings: Settings) -> Formatted:
     """Format texts, and report those that the formatter rejects."""
     if not files:
-        return FormatResult({}, {}, {})
+        return Formatted({}, {}, {})
     formatted = load_formatter(settings.formatter).run(files, settings)
     undefined, texts, rejected = formatted.undefined, dict(formatted.texts), dict(formatted.failures)
     for tool in settings.post_format:
@@ -75,24 +68,12 @@ def _format(files: Mapping[str, str], settings: Settings) -> FormatResult:
         undefined = undefined_names(texts, settings)
     failures = {name: _unreadable(name, files[name]) or error for name, error in rejected.items()}
     texts = {name: files[name] if name in failures else text for name, text in texts.items()}
-    return FormatResult(texts, {name: found for name, found in undefined.items() if name not in failures}, failures)
+    return Formatted(texts, {name: found for name, found in undefined.items() if name not in failures}, failures)
 
 
-def _split(
-    files: Mapping[str, str], judge: Callable[[str, str], Finding | None]
-) -> tuple[dict[str, str], dict[str, Finding]]:
-    """The texts without an error, and the errors of the others."""
-    failures = {name: found for name, text in files.items() if (found := judge(name, text))}
-    return {name: text for name, text in files.items() if name not in failures}, failures
-
-
-def _unwritable(name: str, text: str) -> Finding | None:
-    """The error for a text that cannot be encoded in UTF-8; None for others."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return input_files.in_the_path(Location(name))
-    return None
+def _is_writable(text: str) -> bool:
+    """Whether a text can be encoded in UTF-8."""
+    return text.encode("utf-8", "ignore").decode() == text
 
 
 def _unreadable(name: str, text: str) -> Finding | None:

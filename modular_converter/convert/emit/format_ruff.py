@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from modular_converter.convert.emit.formatters import (
     own_ruff,
     ruff_version,
 )
-from modular_converter.files.write import is_abandoned
+from modular_converter.files.write import sweep
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import tool_errors
 from modular_converter.settings.disk import is_below
@@ -92,7 +93,7 @@ def _error(settings: Settings, reason: str) -> ConversionError:
 @contextlib.contextmanager
 def _tree(files: Mapping[str, str], settings: Settings) -> Iterator[Tree]:
     """Write the texts to a temporary tree, and remove it at the end; trees of killed processes are removed too."""
-    _sweep(tempfile.gettempdir())
+    sweep(tempfile.gettempdir(), TREE, functools.partial(shutil.rmtree, ignore_errors=True))
     above = ""
     try:
         try:
@@ -215,16 +216,6 @@ def _undefined(tree: Tree, report: str) -> dict[str, tuple[UndefinedName, ...]]:
             undefined = UndefinedName(quoted[1] if len(quoted) > 1 else "", place["row"], place["column"])
             found.setdefault(name, []).append(undefined)
     return {name: tuple(sorted(found[name], key=lambda item: (item.line, item.column))) for name in sorted(found)}
-
-
-def _sweep(folder: str) -> None:
-    """Remove the trees that killed processes of this user have left."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
-            if match := TREE.match(name):
-                path = os.path.join(folder, name)
-                if is_abandoned(int(match[1]), path):
-                    shutil.rmtree(path, ignore_errors=True)
 
 
 def _write(path: str, text: str) -> None:

@@ -367,11 +367,7 @@ def _imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """`(name, object)` of each import anywhere in the file; for an imported class the object is its module."""
     statements = (node for node in all_statements(tree) if isinstance(node, (ast.Import, ast.ImportFrom)))
     for one in (name for node in statements for name in imported_names(node)):
-        if not one.name:
-            yield one.bound, one.module if one.asname else one.bound
-        else:
-            dot = "" if one.module.endswith(".") else "."
-            yield one.bound, f"{one.module}{dot}{one.name}" if one.name.islower() else one.module
+        yield one.bound, one.dotted if not one.name or one.name.islower() else one.module
 
 
 def typing_only_faults(tree: ast.Module) -> Iterator[Fault]:

@@ -66,11 +66,7 @@ def imported(name: ImportedName | None) -> Meaning | None:
     """The meaning of an imported name."""
     if name is None:
         return None
-    dot = "." if name.name and not name.module.endswith(".") else ""
-    whole = bool(name.name or name.asname)
-    return Meaning(
-        "", None, f"{name.module}{dot}{name.name}" if whole else name.bound, name.module if whole else name.bound
-    )
+    return Meaning("", None, name.dotted, name.module if name.name or name.asname else name.bound)
 
 
 def is_replacement(wanted: Meaning, found: Meaning, settings: Settings, is_import: bool) -> bool:

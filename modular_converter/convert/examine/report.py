@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from modular_converter.convert.emit.format import FormatResult
-from modular_converter.convert.emit.formatters import UndefinedName
+from modular_converter.convert.emit.formatters import Formatted, UndefinedName
 from modular_converter.convert.examine.faults import (
     Fault,
     binding_below,
@@ -46,7 +45,7 @@ from modular_converter.rules import base_classes, input_files, tool_errors
 UNREADABLE = (tool_errors.INVALID_RESULT, tool_errors.FORMATTER_FAILED)
 
 
-def examine(conversion: Conversion, result: FormatResult, library: Library) -> list[Finding]:
+def examine(conversion: Conversion, result: Formatted, library: Library) -> list[Finding]:
     """The errors that keep the formatted texts of one modular file from being written.
 
     They stand at places in the modular file. If every text is already on disk, byte for byte, nothing is parsed again,
@@ -56,7 +55,7 @@ def examine(conversion: Conversion, result: FormatResult, library: Library) -> l
     examination = _Examination(conversion, result.texts, library)
     found = []
     if all(failure.rule is tool_errors.INVALID_RESULT for failure in refused):
-        found = [error for path in conversion.files for error in examination.undefined(path, result.undefined)]
+        found = [error for path in conversion.files for error in examination.undefined(path, result.undefined or {})]
         if any(library.text_if_readable(path) != result.texts[path] for path in conversion.files):
             found += [error for path in conversion.files for error in examination.others(path)]
     found = found or refused

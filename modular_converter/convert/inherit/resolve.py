@@ -205,12 +205,7 @@ def _handed_on(base: str, target: ModularFile, library: Library) -> tuple[Neighb
 
 def modules_of(imported: ImportedName) -> tuple[str, ...]:
     """The modules that an import may mean: `..llama` of `from .. import llama`, beside `..` itself."""
-    within = (
-        f"{imported.module.rstrip('.')}.{imported.name}"
-        if imported.module.strip(".")
-        else imported.module + imported.name
-    )
-    return (imported.module, within) if imported.name else (imported.module,)
+    return (imported.module, imported.dotted) if imported.name else (imported.module,)
 
 
 def _guarded_helpers(target: ModularFile, library: Library) -> Iterator[tuple[ImportedName, Neighbour]]:

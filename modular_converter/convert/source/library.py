@@ -101,10 +101,7 @@ class ModelNames:
 
 def common_suffix(name: str, other: str) -> str:
     """The longest common suffix of two names."""
-    length = 0
-    while length < min(len(name), len(other)) and name[-length - 1] == other[-length - 1]:
-        length += 1
-    return name[len(name) - length :]
+    return os.path.commonprefix([name[::-1], other[::-1]])[::-1]
 
 
 def written_name(model: str, classes: Iterable[str]) -> str | None:
@@ -160,45 +157,34 @@ def _read_table(sources: tuple[tuple[str, str], ...], variable: str) -> dict[str
 
 
 def _apply(node: ast.stmt, variable: str, table: dict[str, str]) -> dict[str, str]:
-    if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [variable]:
-        return _literal_pairs(node.value, variable, table)
-    if (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Call)
-        and isinstance(node.value.func, ast.Attribute)
-        and node.value.func.attr == "update"
-        and isinstance(node.value.func.value, ast.Name)
-        and node.value.func.value.id == variable
-    ):
-        return {**table, **(_literal_pairs(node.value.args[0], variable, table) if node.value.args else {})}
+    match node:
+        case ast.Assign(targets=[target], value=value) if ast.unparse(target) == variable:
+            return _literal_pairs(value, variable, table)
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "update"), [first, *_])) if name == variable:
+            return {**table, **_literal_pairs(first, variable, table)}
     return table
 
 
 def _literal_pairs(node: ast.expr, variable: str, table: dict[str, str]) -> dict[str, str]:
     """The pairs of strings in `{…}`, `[(k, v), …]`, `dict(…)`, `OrderedDict(…, **other)` or the variable itself."""
+    parts: list[ast.expr | tuple[ast.expr, ...]] = []
+    match node:
+        case ast.Name(name):
+            return dict(table) if name == variable else {}
+        case ast.Call():
+            parts = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg is None)]
+        case ast.Dict():
+            parts = [value if key is None else (key, value) for key, value in zip(node.keys, node.values)]
+        case ast.List() | ast.Tuple():
+            parts = [tuple(one.elts) for one in node.elts if isinstance(one, ast.Tuple)]
     pairs: dict[str, str] = {}
-    if isinstance(node, ast.Name):
-        return dict(table) if node.id == variable else {}
-    if isinstance(node, ast.Call):
-        for argument in [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg is None)]:
-            pairs.update(_literal_pairs(argument, variable, table))
-    elif isinstance(node, ast.Dict):
-        for key, value in zip(node.keys, node.values):
-            if key is None:
-                pairs.update(_literal_pairs(value, variable, table))
-            else:
-                _add_pair(pairs, key, value)
-    elif isinstance(node, (ast.List, ast.Tuple)):
-        for item in node.elts:
-            if isinstance(item, ast.Tuple) and len(item.elts) == 2:
-                _add_pair(pairs, item.elts[0], item.elts[1])
+    for part in parts:
+        match part:
+            case (ast.Constant(str(key)), ast.Constant(str(value))):
+                pairs[key] = value
+            case ast.expr():
+                pairs |= _literal_pairs(part, variable, table)
     return pairs
-
-
-def _add_pair(pairs: dict[str, str], key: ast.expr, value: ast.expr) -> None:
-    texts = [node.value for node in (key, value) if isinstance(node, ast.Constant)]
-    if len(texts) == 2 and isinstance(texts[0], str) and isinstance(texts[1], str):
-        pairs[texts[0]] = texts[1]
 
 
 _COMMENT = re.compile(r"#\s*modular:\s*ignore(?![\w-])(?:\[([^\]\n]*)\])?")

@@ -457,22 +457,6 @@ class RunUse:
         """Bytes of activations at the end of the forward."""
         return sum(one.forward.net for one in self.segments)
 
-    @property
-    def activations(self) -> float:
-        """The most bytes of activations at once, with the gradients of weights that one segment makes."""
-        return max(self.live())
-
-    def live(self) -> list[float]:
-        """The most bytes in each stretch: forwards in order, then backwards in reverse."""
-        found, held = [], 0.0
-        for one in self.segments:
-            found.append(held + one.forward.peak)
-            held += one.forward.net
-        for one in reversed(self.segments):
-            found.append(held + one.backward.peak)
-            held += one.backward.net
-        return found
-
 
 @dataclass(frozen=True)
 class Recordings:

@@ -42,7 +42,7 @@ from modular_converter.parallel.choice.trials import (
     inputs_on_meta,
     inputs_with_data,
     kinds_by_modules,
-    kinds_in,
+    kinds_of,
     kinds_of_rest,
     model_without_data,
     one_of_each_kind,
@@ -286,13 +286,10 @@ def fit(skeleton: Skeleton, plan: Plan, size: int, model: torch.nn.Module | None
 
 
 def _fit(skeleton: Skeleton, plan: Plan, size: int, given: torch.nn.Module | None) -> Fit:
-    even = _cut_evenly(skeleton, plan, size, given)
     model, trace = assemble_model(skeleton, META)[0], _trace(skeleton, given)
     untried = "" if trace is not None or size == 1 else _untried(skeleton, plan, given)
     # Equal shares may still cut through a head: two ranks would get one and a half of three heads.
     made = _with_units(plan, model, trace, size)
-    if even is not None and made == plan:
-        return Fit(plan, plan, even, False, untried=untried)
     whole: dict[str, str] = {}
     for _ in range(_MOST_PARTS):
         tried = _tried(skeleton, made, size, given)
@@ -313,16 +310,6 @@ def _fit(skeleton: Skeleton, plan: Plan, size: int, given: torch.nn.Module | Non
 def _with_units(plan: Plan, model: torch.nn.Module, trace: Trace | None, size: int) -> Plan:
     """The plan with the units that the ranks need; unchanged without a trace."""
     return plan if trace is None else with_units(plan, model, trace, size)
-
-
-def _cut_evenly(skeleton: Skeleton, plan: Plan, size: int, given: torch.nn.Module | None) -> dict[str, Piece] | None:
-    """The split of the parameters, if all ranks get equal shares and the first rank's model runs; else None."""
-    try:
-        pieces = apply(assemble_model(skeleton, META)[0], plan, FakeGroup(size)).resolution.pieces
-    except MisfitError:
-        return None
-    even = not is_uneven(pieces.values(), size)
-    return pieces if even and isinstance(_on_rank(skeleton, plan, size, 0, given), dict) else None
 
 
 def _tried(skeleton: Skeleton, plan: Plan, size: int, given: torch.nn.Module | None) -> dict[str, Piece] | MisfitError:
@@ -394,7 +381,7 @@ def _trace(skeleton: Skeleton, given: torch.nn.Module | None) -> Trace | None:
     for short, kind in itertools.product((True, False), TYPES):
         model = model_without_data(skeleton, kind)
         try:
-            traced = one_of_each_kind(model, kinds_in(skeleton, model)) if short else model
+            traced = one_of_each_kind(model, kinds_of(model, skeleton)) if short else model
             inputs = inputs_on_meta(traced.eval(), kind)
             with Guesses():
                 return tried_without_data(functools.partial(record, traced, inputs))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -174,9 +175,11 @@ class SequenceParallel:
         self._scatter(True)
         for path in zone.layers:
             first, last = path == zone.layers[0], path == zone.layers[-1]
-            self._hook(model.get_submodule(path), self._before_layer(path, first), self._after_layer(path, last))
+            before, after = partial(self._before_layer, path, first), partial(self._after_layer, path, last)
+            self._hook(model.get_submodule(path), before, after)
         for path in zone.regions:
-            self._hook(model.get_submodule(path), self._before_region(path), self._after_region(path))
+            before, after = partial(self._before_region, path), partial(self._after_region, path)
+            self._hook(model.get_submodule(path), before, after)
 
     def detach(self) -> None:
         """Remove the hooks."""
@@ -194,38 +197,41 @@ class SequenceParallel:
                 weight.scatters = scatters
 
     def _hook(self, module: torch.nn.Module, before: Callable[..., Any], after: Callable[..., Any]) -> None:
-        self.handles.append(module.register_forward_pre_hook(before, prepend=True, with_kwargs=True))
-        self.handles.append(module.register_forward_hook(after))
+        """Exchange what a module takes and returns in a forward with gradients."""
 
-    def _before_layer(self, path: str, first: bool) -> Callable[..., Any]:
-        def before(layer: Any, args: Any, kwargs: Any) -> Any:
-            if not torch.is_grad_enabled():
-                return None
-            given = _moving((args, kwargs)) or [one for one in _floats((args, kwargs)) if one.dim() == 3][:1]
-            if len(given) != 1 or given[0].dim() != 3:
-                shapes = [list(one.shape) for one in given]
-                raise ApplyError(
-                    f"sequence_parallel=: {path} takes {shapes or 'no'} tensors with gradients; it must take exactly one "
-                    "tensor [batch, sequence, features]: leave it out for this model"
-                )
-            whole = given[0]
-            if not first:
-                self._check_handed_on(path, whole)
-                self.part = whole.shape
-                return None
-            length = whole.shape[SEQUENCE]
-            if length % self.group.size:
-                raise ApplyError(
-                    f"sequence_parallel=: a sequence of {length} does not divide by {self.group.size} processes: pad it to a "
-                    f"multiple of {self.group.size}, or leave it out"
-                )
-            part = part_of_sequence(whole, self.group)
-            # After a frozen embedding too: activations are recognised by their gradient.
-            part = part if part.requires_grad else part.detach().requires_grad_()
-            self.part = part.shape
-            return _exchanged((args, kwargs), {id(whole): part})
+        def taken(_: Any, args: Any, kwargs: Any) -> Any:
+            return before(args, kwargs) if torch.is_grad_enabled() else None
 
-        return before
+        def returned(_: Any, args: Any, result: Any) -> Any:
+            return after(result) if torch.is_grad_enabled() else None
+
+        self.handles.append(module.register_forward_pre_hook(taken, prepend=True, with_kwargs=True))
+        self.handles.append(module.register_forward_hook(returned))
+
+    def _before_layer(self, path: str, first: bool, args: Any, kwargs: Any) -> Any:
+        given = _moving((args, kwargs)) or [one for one in _floats((args, kwargs)) if one.dim() == 3][:1]
+        if len(given) != 1 or given[0].dim() != 3:
+            shapes = [list(one.shape) for one in given]
+            raise ApplyError(
+                f"sequence_parallel=: {path} takes {shapes or 'no'} tensors with gradients; it must take exactly one tensor "
+                "[batch, sequence, features]: leave it out for this model"
+            )
+        whole = given[0]
+        if not first:
+            self._check_handed_on(path, whole)
+            self.part = whole.shape
+            return None
+        length = whole.shape[SEQUENCE]
+        if length % self.group.size:
+            raise ApplyError(
+                f"sequence_parallel=: a sequence of {length} does not divide by {self.group.size} processes: pad it to a "
+                f"multiple of {self.group.size}, or leave it out"
+            )
+        part = part_of_sequence(whole, self.group)
+        # After a frozen embedding too: activations are recognised by their gradient.
+        part = part if part.requires_grad else part.detach().requires_grad_()
+        self.part = part.shape
+        return _exchanged((args, kwargs), {id(whole): part})
 
     @staticmethod
     def _check_handed_on(path: str, tensor: torch.Tensor) -> None:
@@ -236,59 +242,42 @@ class SequenceParallel:
                 "of the sequence: leave it out for this model"
             )
 
-    def _after_layer(self, path: str, last: bool) -> Callable[..., Any]:
-        def after(layer: Any, args: Any, result: Any) -> Any:
-            if not torch.is_grad_enabled():
-                return None
-            parts = [one for one in _moving(result) if one.shape == self.part]
-            if not parts:
-                raise ApplyError(
-                    f"sequence_parallel=: {path} returns no tensor of the shape of its input: leave it out for this model"
-                )
-            if last:
-                return _exchanged(result, {id(one): whole_sequence(one, self.group) for one in parts})
-            for one in parts:
-                setattr(one, _HANDED_ON, True)
-            return None
-
-        return after
-
-    def _before_region(self, path: str) -> Callable[..., Any]:
-        def before(region: Any, args: Any, kwargs: Any) -> Any:
-            if not torch.is_grad_enabled():
-                return None
-            # Not the shape in the layer's call: a backward recomputes regions after forwards of other lengths.
-            given = {id(one): one for one in _moving((args, kwargs))}
-            shapes = {one.shape for one in given.values()}
-            if len(shapes) != 1 or len(next(iter(shapes))) != 3:
-                said = [list(shape) for shape in shapes] or "none"
-                raise ApplyError(
-                    f"sequence_parallel=: {path} takes tensors of {said}; it must take tensors of one shape [batch, sequence, "
-                    "features]: leave it out for this model"
-                )
-            wholes = {key: whole_sequence(one, self.group) for key, one in given.items()}
-            self.wholes[path] = next(iter(wholes.values())).shape
-            return _exchanged((args, kwargs), wholes)
-
-        return before
-
-    def _after_region(self, path: str) -> Callable[..., Any]:
-        def after(region: Any, args: Any, result: Any) -> Any:
-            if not torch.is_grad_enabled():
-                return None
-            whole = self.wholes[path]
-            batch, length, *features = whole
-            part = torch.Size((batch, length // self.group.size, *features))
-            moving = _moving(result)
-            if not any(one.shape in (whole, part) for one in moving):
-                raise ApplyError(
-                    f"sequence_parallel=: {path} returns no tensor of {list(whole)}: leave it out for this model"
-                )
-            return _exchanged(
-                result, {id(one): part_of_sequence(one, self.group) for one in moving if one.shape == whole}
+    def _after_layer(self, path: str, last: bool, result: Any) -> Any:
+        parts = [one for one in _moving(result) if one.shape == self.part]
+        if not parts:
+            raise ApplyError(
+                f"sequence_parallel=: {path} returns no tensor of the shape of its input: leave it out for this model"
             )
+        if last:
+            return _exchanged(result, {id(one): whole_sequence(one, self.group) for one in parts})
+        for one in parts:
+            setattr(one, _HANDED_ON, True)
+        return None
 
-        return after
+    def _before_region(self, path: str, args: Any, kwargs: Any) -> Any:
+        # Not the shape in the layer's call: a backward recomputes regions after forwards of other lengths.
+        given = {id(one): one for one in _moving((args, kwargs))}
+        shapes = {one.shape for one in given.values()}
+        if len(shapes) != 1 or len(next(iter(shapes))) != 3:
+            said = [list(shape) for shape in shapes] or "none"
+            raise ApplyError(
+                f"sequence_parallel=: {path} takes tensors of {said}; it must take tensors of one shape [batch, sequence, "
+                "features]: leave it out for this model"
+            )
+        wholes = {key: whole_sequence(one, self.group) for key, one in given.items()}
+        self.wholes[path] = next(iter(wholes.values())).shape
+        return _exchanged((args, kwargs), wholes)
+
+    def _after_region(self, path: str, result: Any) -> Any:
+        whole = self.wholes[path]
+        batch, length, *features = whole
+        part = torch.Size((batch, length // self.group.size, *features))
+        moving = _moving(result)
+        if not any(one.shape in (whole, part) for one in moving):
+            raise ApplyError(
+                f"sequence_parallel=: {path} returns no tensor of {list(whole)}: leave it out for this model"
+            )
+        return _exchanged(result, {id(one): part_of_sequence(one, self.group) for one in moving if one.shape == whole})
 
 
 def _refuse_states(model: Any, args: Any, kwargs: Any) -> None:

@@ -111,34 +111,24 @@ _OPTIONS = ("max_norm",)
 _MOST_KINDS = 4
 
 
-def kinds_of(model: torch.nn.Module) -> dict[str, Kind]:
+def kinds_of(model: torch.nn.Module, skeleton: Skeleton | None = None) -> dict[str, Kind]:
     """Path of each layer -> its kind: from a run without data, or from its modules alone if that run fails.
 
     Modules that were put into the model after its construction count, such as adapters and quantised layers.
+
+    Args:
+        skeleton: of which the model was made, if it was.
     """
-    return _of_layers(traced_kinds(model), model)
-
-
-def kinds_in(skeleton: Skeleton, model: torch.nn.Module) -> dict[str, Kind]:
-    """The same for a model made of a skeleton, whose kinds may be known."""
-    return _of_layers(_kinds_of_skeleton(skeleton, model), model)
-
-
-def _of_layers(found: dict[str, Kind] | None, model: torch.nn.Module) -> dict[str, Kind]:
+    found = traced_kinds(model, skeleton)
     return kinds_by_modules(model) if found is None else {path: kind for path, kind in found.items() if path}
 
 
-def traced_kinds(model: torch.nn.Module) -> dict[str, Kind] | None:
+def traced_kinds(model: torch.nn.Module, skeleton: Skeleton | None = None) -> dict[str, Kind] | None:
     """The kinds from a run without data; None if that run fails. The empty path is the code around the layers."""
     try:
-        skeleton = skeleton_of(model)
+        found = _kinds_without_data(skeleton_of(model) if skeleton is None else skeleton)
     except Exception:  # raised by the model's own code
         return None
-    return _kinds_of_skeleton(skeleton, model)
-
-
-def _kinds_of_skeleton(skeleton: Skeleton, model: torch.nn.Module) -> dict[str, Kind] | None:
-    found = _kinds_without_data(skeleton)
     if found is None:
         return None
     return {path: kind | _facts_of(model.get_submodule(path)) if path else kind for path, kind in found.items()}
@@ -352,7 +342,7 @@ def _short(skeleton: Skeleton) -> Skeleton:
     The latest are kept: 48 layers of GPT-2 take 0.4 s a run, of which a choice needs 25.
     """
     model = model_without_data(skeleton, None)
-    return skeleton_of(ends_of_each_size(model, kinds_in(skeleton, model)))
+    return skeleton_of(ends_of_each_size(model, kinds_of(model, skeleton)))
 
 
 def with_data(model: torch.nn.Module, most: float) -> torch.nn.Module | None:

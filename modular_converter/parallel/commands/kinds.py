@@ -1,10 +1,10 @@
-"""The commands for all kinds of plans: ``derive`` of expert and pipeline plans, ``verify``, and ``committed``."""
+"""The commands for all kinds of plans: ``derive``, ``verify`` and ``committed``."""
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,10 +12,13 @@ import click
 from modular_converter.commands.options import progress
 from modular_converter.parallel.commands.common import (
     derived_of,
+    form_option,
     overrides_of,
     plan_text,
     quiet_library,
+    ranks_option,
     reports_errors,
+    set_option,
 )
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan, library_text
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from modular_converter.parallel.proof.prove import Derived
     from modular_converter.parallel.tiny.build import Small
 
-Say = Callable[[str, str, "Verdict"], bool]
 kind_option = click.option(
     "--kind",
     type=click.Choice(["tensor", "expert", "pipeline"]),
@@ -38,17 +40,24 @@ kind_option = click.option(
 )
 
 
-def derive_kind(
-    kind: str, model: str, settings: tuple[str, ...], head: str = "base", form: str = "text", unverified: bool = False
+@click.command("derive")
+@click.argument("model")
+@set_option
+@click.option("--head", type=click.Choice(["base", "causal"]), default="base", show_default=True)
+@form_option
+@click.option("--unverified", is_flag=True, help="Print the plan even if it fails its check.")
+@click.option(
+    "--max-collectives", "limit", type=click.IntRange(0), metavar="N", help="The most collectives of a forward."
+)
+@kind_option
+@reports_errors
+def derive_command(
+    model: str, settings: tuple[str, ...], head: str, form: str, unverified: bool, limit: int | None, kind: str
 ) -> None:
-    """Print an expert or pipeline plan. Exits with 1 if the plan fails its check, unless ``unverified``.
-
-    Raises ``PlanError`` if there is no plan, or ``form`` cannot express it.
-    """
-    if kind == "expert":
-        found = expert_derived(model, settings, head)
-        verdict, text = found.verdict, plan_text(found, form)
-    else:
+    """Print the plan of MODEL, checked on two ranks (a pipeline plan: in two stages) within this process."""
+    if limit is not None and kind != "tensor":
+        raise PlanError(f"--max-collectives counts those of tensor plans: leave it out with --kind {kind}")
+    if kind == "pipeline":
         from modular_converter.parallel.pipeline.prove import verify_pipeline
 
         if form == "torch":
@@ -56,7 +65,17 @@ def derive_kind(
         small, inputs, chain = pipeline_derived(model, settings, head)
         verdict = verify_pipeline(small.model, chain, inputs)
         text = {"text": str(chain), "json": chain.to_json(), "transformers": library_text(chain)}[form]
-    print_plan(model, text, verdict, unverified)
+        print_plan(model, text, verdict, unverified)
+        return
+    found = derived_of(model, settings, head) if kind == "tensor" else expert_derived(model, settings, head)
+    if limit is not None:
+        from modular_converter.parallel.choice.same_numbers import derived_with_numbers
+        from modular_converter.parallel.proof.prove import restricted_to
+
+        found = derived_with_numbers(restricted_to(found, limit))
+    print_plan(model, plan_text(found, form), found.verdict, unverified)
+    for hindrance in found.hindrances if kind == "tensor" else ():
+        click.echo(f"modular-plan: {model}: {hindrance}", err=True)
 
 
 def print_plan(model: str, text: str, verdict: Verdict, unverified: bool) -> None:
@@ -70,29 +89,37 @@ def print_plan(model: str, text: str, verdict: Verdict, unverified: bool) -> Non
     click.echo(text, nl=False)
 
 
-def verify_kind(
-    kind: str,
+@click.command()
+@click.argument("model")
+@click.argument("plan_file", required=False)
+@set_option
+@ranks_option
+@click.option("--library", is_flag=True, help="Prove the plan through transformers' own loader, too.")
+@click.option("--verbose", is_flag=True, help="Print the whole scope: sizes, kinds of layers, operators, weights.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each verdict, with its whole scope.")
+@kind_option
+@reports_errors
+def verify(
     model: str,
     plan_file: str | None,
     settings: tuple[str, ...],
     ranks: int,
-    library: bool = False,
-    say: Say | None = None,
-) -> bool:
-    """Run the plan in a file, or the derived plan, print the verdicts, and return whether all passed.
+    library: bool,
+    verbose: bool,
+    as_json: bool,
+    kind: str,
+) -> None:
+    """Prove the plan in PLAN_FILE (or the derived one) on gloo processes: outputs and parameter gradients.
 
-    Tensor and expert plans run on processes; a pipeline plan runs stage by stage in this process, cut into ``ranks``
-    stages, and then in two between each two layers.
-
-    Args:
-        say: (model, place of the run, verdict) -> prints the verdict; ``print_verdict`` if None.
+    A pipeline plan runs stage by stage in this process instead; only the named tensors are handed over.
     """
-    say = say or print_verdict
+    say = print_json if as_json else functools.partial(print_verdict, verbose=verbose)
     if kind == "pipeline":
         from modular_converter.parallel.pipeline.prove import verify_pipeline
 
         small, inputs, chain = pipeline_derived(model, settings, plan_file=plan_file)
-        return say(model, f"{ranks} stages", verify_pipeline(small.model, chain, inputs, ranks))
+        # Cut into ``ranks`` stages, and then in two between each two layers.
+        sys.exit(not say(model, f"{ranks} stages", verify_pipeline(small.model, chain, inputs, ranks)))
     from modular_converter.parallel.choice.same_numbers import with_numbers
     from modular_converter.parallel.plans.resolve import check_whole, resolve
     from modular_converter.parallel.proof.on_ranks import RankPool
@@ -108,7 +135,7 @@ def verify_kind(
     if kind == "tensor":
         findings = static_findings(found.trace, plan, resolve(plan, found.small.model).pieces, ranks)
     for line in findings:
-        click.echo(line, err=say is print_json)
+        click.echo(line, err=as_json)
     passed = not findings
     with RankPool(ranks) as pool:
         for route in ["ours", "library"] if library else ["ours"]:
@@ -117,7 +144,7 @@ def verify_kind(
                 verdict = prove(found, plan, pool, route)
                 verdict = verdict if route == "library" else with_numbers(verdict, found, plan, ranks)
             passed &= say(model, f"{ranks} ranks, {name}", verdict)
-    return passed
+    sys.exit(not passed)
 
 
 def print_verdict(model: str, how: str, verdict: Verdict, verbose: bool = False) -> bool:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.costs import CountRequest, model_at_size
 from modular_converter.parallel.engine.group.process_grid import join_group
-from modular_converter.parallel.engine.group.same_calls import everywhere
+from modular_converter.parallel.engine.group.same_calls import everywhere, from_first_process
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.engine.stages.scheduled_stage import Clock
 from modular_converter.parallel.errors import ScheduleError
@@ -207,15 +207,12 @@ class MeasuredModel:
             output: bytes of the transfer.
         """
         whole = {**self.inputs, "use_cache": False} if "input_ids" in self.inputs else self.inputs
-        found: list[Any] = [None]
-        if self.is_first:
-            found = [layer_times(self.model, self.path, whole, self.setting.trains)]
-        dist.broadcast_object_list(found, src=0)
+        times = from_first_process(
+            lambda: layer_times(self.model, self.path, whole, self.setting.trains), ProcessGroup()
+        )
         self.model.zero_grad()
-        seconds = [transfer_time(int(output), self.device)]
-        dist.broadcast_object_list(seconds, src=0)
-        times: ChainCosts = replace(found[0], transfer=seconds[0])
-        return times
+        seconds = everywhere(transfer_time(int(output), self.device), ProcessGroup())
+        return replace(times, transfer=seconds[0])
 
     def step(self, forecast: Forecast) -> MeasuredStep:
         """Run and measure a step of the pipeline; the model cannot be used afterwards."""

@@ -112,7 +112,7 @@ class DirectGroup(ProcessGroup):
             open_small_sums(self.handle, torch.device("cuda", torch.cuda.current_device())) if self.overlaps else None
         )
 
-    def sum_(self, tensor: torch.Tensor) -> torch.Tensor:
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
         """The all-reduce of a tensor: in place, or for small tensors in a new tensor."""
         if torch.compiler.is_dynamo_compiling():  # half the calls of `is_compiling`
             functions = traced_collectives
@@ -133,10 +133,6 @@ class DirectGroup(ProcessGroup):
         """The tensor itself: there are no gradients to sum."""
         return value
 
-    def sum(self, value: torch.Tensor) -> torch.Tensor:
-        """See ``sum_``."""
-        return self.sum_(value)
-
     def sum_of_product(
         self, function: Callable[..., torch.Tensor], input: torch.Tensor, weight: torch.Tensor, bias: Any
     ) -> torch.Tensor:
@@ -146,14 +142,9 @@ class DirectGroup(ProcessGroup):
             rows = input.numel() // input.shape[-1]
             if rows * weight.shape[0] * input.element_size() >= OVERLAP_BYTES:
                 return _overlapped(input.reshape(rows, -1), weight.t(), bias, self).view(*input.shape[:-1], -1)
-        return self.sum_(function(input, weight, bias))
+        return self.sum(function(input, weight, bias))
 
-    def gather(self, value: torch.Tensor, dim: int, borders: Sequence[int]) -> torch.Tensor:
-        """See ``gather_last``."""
-        assert dim == -1
-        return self.gather_last(value, borders)
-
-    def gather_last(self, tensor: torch.Tensor, borders: Sequence[int] = ()) -> torch.Tensor:
+    def gather(self, tensor: torch.Tensor, dim: int = -1, borders: Sequence[int] = ()) -> torch.Tensor:
         """The all-gather along the last dimension; shorter shares are padded.
 
         Args:
@@ -240,7 +231,7 @@ class _SummedOutput(torch.nn.Module):
         result = super().forward(*args, **kwargs)
         share = result if isinstance(result, torch.Tensor) else result[0]
         passed_on = any(map(is_, repeat(share), (*args, *kwargs.values())))  # sums can be in place
-        whole = self._plain_group.sum_(share.clone() if passed_on else share.contiguous())
+        whole = self._plain_group.sum(share.clone() if passed_on else share.contiguous())
         return whole if share is result else (whole, *result[1:])
 
 

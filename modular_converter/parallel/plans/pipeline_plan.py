@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.text_checks import LINE, checked_line, from_json, shown
+from modular_converter.parallel.plans.text_checks import LINE, checked_line, from_json, record_schema, shown
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -118,24 +118,15 @@ def _entry(module: Any, inputs: Any, outputs: Any) -> Entry:
 
 
 _NAMES = {"type": "array", "items": {"type": "string", "pattern": "^[A-Za-z_]\\w*$"}}
+_MODULE_SCHEMA = record_schema("module inputs outputs", module={"type": "string"}, inputs=_NAMES, outputs=_NAMES)
 PIPELINE_SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "pipeline plan",
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["version", "kind", "model", "modules"],
-    "properties": {
-        "version": {"const": 1},
-        "kind": {"const": "pipeline"},
-        "model": {"minLength": 1, **LINE},
-        "modules": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["module", "inputs", "outputs"],
-                "properties": {"module": {"type": "string"}, "inputs": _NAMES, "outputs": _NAMES},
-            },
-        },
-    },
+    **record_schema(
+        "version kind model modules",
+        version={"const": 1},
+        kind={"const": "pipeline"},
+        model={"minLength": 1, **LINE},
+        modules={"type": "array", "items": _MODULE_SCHEMA},
+    ),
 }

@@ -9,7 +9,15 @@ from typing import Any
 
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.parts import LARGEST, Part, checked_parts
-from modular_converter.parallel.plans.text_checks import LINE, checked_line, checked_path, from_json, shortened, shown
+from modular_converter.parallel.plans.text_checks import (
+    LINE,
+    checked_line,
+    checked_path,
+    from_json,
+    record_schema,
+    shortened,
+    shown,
+)
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.layout import WeightLayout
 
@@ -198,43 +206,23 @@ def _checked_attribute(text: Any) -> str:
 
 def plan_schema() -> dict[str, Any]:
     """The JSON schema of plans, with the known styles."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "tensor-parallel plan",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["version", "model", "rules"],
-        "properties": {
-            "version": {"const": 1},
-            "model": {"minLength": 1, **LINE},
-            "rules": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "required": ["pattern", "style"],
-                    "properties": {
-                        "pattern": {"type": "string", "pattern": "^\\S+$"},
-                        "style": {"enum": sorted(STYLES)},
-                        "dim": {"type": "integer", "minimum": 0, "maximum": DIMENSIONS - 1},
-                        "parts": {
-                            "type": "array",
-                            "items": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
-                        },
-                        "units": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
-                        "members": {"type": "integer", "minimum": 1, "maximum": LARGEST - 1},
-                    },
-                },
-            },
-            "attributes": {"type": "array", "items": {"type": "string", "pattern": "^[^:\\s]*:[^:\\s]+$"}},
-            "whole": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "required": ["pattern", "reason"],
-                    "properties": {"pattern": {"type": "string", "pattern": "^\\S*$"}, "reason": LINE},
-                },
-            },
-        },
-    }
+    number = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]}
+    rule = record_schema(
+        "pattern style",
+        pattern={"type": "string", "pattern": "^\\S+$"},
+        style={"enum": sorted(STYLES)},
+        dim={"type": "integer", "minimum": 0, "maximum": DIMENSIONS - 1},
+        parts={"type": "array", "items": number},
+        units=number,
+        members={"type": "integer", "minimum": 1, "maximum": LARGEST - 1},
+    )
+    whole = record_schema("pattern reason", pattern={"type": "string", "pattern": "^\\S*$"}, reason=LINE)
+    plan = record_schema(
+        "version model rules",
+        version={"const": 1},
+        model={"minLength": 1, **LINE},
+        rules={"type": "array", "items": rule},
+        attributes={"type": "array", "items": {"type": "string", "pattern": "^[^:\\s]*:[^:\\s]+$"}},
+        whole={"type": "array", "items": whole},
+    )
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "tensor-parallel plan", **plan}

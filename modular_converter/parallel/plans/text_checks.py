@@ -24,6 +24,11 @@ LINE: dict[str, Any] = {
 """The JSON schema of the texts that ``checked_line`` accepts."""
 
 
+def record_schema(required: str, **properties: Any) -> dict[str, Any]:
+    """The JSON schema of a record with these properties and no others."""
+    return {"type": "object", "additionalProperties": False, "required": required.split(), "properties": properties}
+
+
 def shortened(text: str, head: int = _HEAD) -> str:
     """A text for messages; the start and the end of a long text."""
     if len(text) <= 2 * head:

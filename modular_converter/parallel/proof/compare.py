@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.errors import PlanError, one_line
+from modular_converter.parallel.errors import PlanError, TraceError, one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Resolution
 from modular_converter.parallel.proof.judge import (
@@ -25,7 +25,7 @@ from modular_converter.parallel.proof.judge import (
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
 from modular_converter.parallel.shard.collectives import Group, forget_entered
 from modular_converter.parallel.tiny.build import seed_cpu
-from modular_converter.parallel.trace.record import tensors_in
+from modular_converter.parallel.trace.record import record, tensors_in
 from modular_converter.parallel.trace.unchanged import same_attributes, unchanged
 
 
@@ -123,11 +123,8 @@ def run_model(
     seed_cpu(11)
     model.zero_grad(set_to_none=True)
     inner: list[Any] = []
-    handle = model.get_submodule(start).register_forward_hook(lambda module, args, result: inner.append(result))
-    try:
+    with model.get_submodule(start).register_forward_hook(lambda module, args, result: inner.append(result)):
         result = model(**inputs)
-    finally:
-        handle.remove()
     outputs = [torch.as_tensor(value) for value in tensors_in(result, (torch.Tensor, *_NUMBERS))]
     collectives = group.calls if group is not None else 0
     roots = list({id(t): t for t in tensors_in(inner[-1]) if is_inexact(t) and t.requires_grad}.values())
@@ -194,23 +191,12 @@ def _from_a_module(model: torch.nn.Module, inputs: Mapping[str, Any], found: Ref
 
 
 def _last_calls(model: torch.nn.Module, inputs: Mapping[str, Any]) -> list[str]:
-    """The paths of the modules whose forwards ended last, the latest first."""
-    ended: dict[str, None] = {}
-
-    def note(path: str) -> None:
-        ended.pop(path, None)
-        ended[path] = None
-
-    paths = [(path, module) for path, module in model.named_modules() if path]
-    handles = [module.register_forward_hook(lambda *_, path=path: note(path)) for path, module in paths]
+    """The paths of the modules whose forwards ended last, the latest first; none if the model cannot be recorded."""
     try:
-        with torch.no_grad():
-            seed_cpu(11)
-            model(**inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return list(reversed(ended))[:_TRIES]
+        calls = record(model, inputs).modules
+    except TraceError:
+        return []
+    return list(dict.fromkeys(call.path for call in reversed(calls) if call.path))[:_TRIES]
 
 
 def _finite(found: Reference) -> bool:

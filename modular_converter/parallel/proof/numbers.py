@@ -100,21 +100,17 @@ def running_modules(
     model: torch.nn.Module, stack: list[str], entered: Callable[[torch.nn.Module], None] | None = None
 ) -> Iterator[None]:
     """A context in which the last path in ``stack`` is that of the running module."""
-    handles = []
-    for path, module in model.named_modules():
+    with contextlib.ExitStack() as hooks:
+        for path, module in model.named_modules():
 
-        def before(module: torch.nn.Module, _: Any, path: str = path) -> None:
-            stack.append(path)
-            if entered is not None:
-                entered(module)
+            def before(module: torch.nn.Module, _: Any, path: str = path) -> None:
+                stack.append(path)
+                if entered is not None:
+                    entered(module)
 
-        handles.append(module.register_forward_pre_hook(before))
-        handles.append(module.register_forward_hook(lambda *_: _leave(stack)))
-    try:
+            hooks.enter_context(module.register_forward_pre_hook(before))
+            hooks.enter_context(module.register_forward_hook(lambda *_: _leave(stack)))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _leave(stack: list[str]) -> None:

@@ -183,11 +183,8 @@ def arguments_of(model: torch.nn.Module) -> Iterator[dict[str, None]]:
         given = bound_arguments(module, args, kwargs)
         met.update(dict.fromkeys(name for name, value in given.items() if value is not None))
 
-    handle = model.register_forward_pre_hook(note, with_kwargs=True)
-    try:
+    with model.register_forward_pre_hook(note, with_kwargs=True):
         yield met
-    finally:
-        handle.remove()
 
 
 def _is_finite(subject: Subject) -> bool:

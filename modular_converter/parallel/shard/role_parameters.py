@@ -7,7 +7,7 @@ and functions that take a module's weight.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -69,25 +69,12 @@ def make_parameter(
     return made
 
 
-class RoleOwner(Protocol):
-    """The role of a weight."""
-
-    @property
-    def layouts(self) -> tuple[WeightLayout, ...]: ...
-    @property
-    def whole(self) -> bool: ...
-    @property
-    def group(self) -> Group: ...
-    @property
-    def borders(self) -> tuple[int, ...]: ...
-
-
 def stays_whole(roles: Collection[WeightLayout]) -> bool:
     """Whether a weight with these layouts is cut by none of them."""
     return not any(layout.cuts for layout in roles)
 
 
-def with_role(local: torch.Tensor, owner: RoleOwner) -> torch.Tensor:
+def with_role(local: torch.Tensor, owner: Any) -> torch.Tensor:
     """The tensor with the owner's role; it stays part of the autograd graph."""
     made: Any = local.as_subclass(RoleTensor)
     made.layouts, made.whole, made.group, made.borders = owner.layouts, owner.whole, owner.group, owner.borders

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
 from modular_converter.parallel.errors import BuildError, PlanError
@@ -23,6 +22,7 @@ from modular_converter.parallel.proof.subject import subject_of, with_mask
 from modular_converter.parallel.solve.derive import from_library
 from modular_converter.parallel.solve.experts import derive_experts
 from modular_converter.parallel.tiny.build import build, target_of
+from modular_converter.parallel.tiny.target import model_classes
 from modular_converter.parallel.trace.record import record
 
 
@@ -139,10 +139,8 @@ def _target(name: str) -> Target:
         return target_of(name)
     except BuildError:
         config = CONFIG_MAPPING[name]
-        modeling: Any = importlib.import_module(config.__module__.replace(".configuration_", ".modeling_"))
-        classes: list[Any] = [c for c in vars(modeling).values() if isinstance(c, type)]
-        models = [c for c in classes if issubclass(c, PreTrainedModel)]
-        own = [c for c in models if c.config_class is config and "forward" in vars(c)]
+        modeling = importlib.import_module(config.__module__.replace(".configuration_", ".modeling_"))
+        own = [found for found in model_classes(modeling) if found.config_class is config]
         if not own:
             raise
         return target_of(f"{own[0].__module__}.{own[0].__qualname__}")

@@ -105,11 +105,8 @@ def _limited() -> Iterator[None]:
         if sum(sizes.values()) > MOST_PARAMETERS:
             raise BuildError(f"more than {MOST_PARAMETERS / 1e6:.0f} M parameters; give smaller widths")
 
-    handle = torch.nn.modules.module.register_module_parameter_registration_hook(count)
-    try:
+    with torch.nn.modules.module.register_module_parameter_registration_hook(count):
         yield
-    finally:
-        handle.remove()
 
 
 def _inputs_that_run(model: torch.nn.Module, text_alone: bool) -> dict[str, Any]:

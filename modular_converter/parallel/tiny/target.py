@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import importlib
 import importlib.abc
@@ -180,20 +179,20 @@ class ModelingFile:
 
         Raises ``BuildError`` if the file cannot be imported.
         """
-        from transformers import PreTrainedModel
-
         reach(self.folder)
         lay_over(self.texts)
-        module = import_file(self.module, self.path)
-        return [found for found in vars(module).values() if _runs(found, PreTrainedModel, self.module)]
+        return model_classes(import_file(self.module, self.path))
 
 
-def _runs(found: Any, root: Any, module: str) -> bool:
-    """Whether a value is a model class of the module, with a configuration and a forward (its own or inherited)."""
-    if not inspect.isclass(found) or not issubclass(found, root) or found.__module__ != module:
-        return False
-    model: Any = found
-    return model.forward is not root.forward and model.config_class is not None
+def model_classes(module: ModuleType) -> list[type[Any]]:
+    """The model classes of a module with a configuration and a forward (own or inherited), in its order."""
+    from transformers import PreTrainedModel
+
+    own: list[Any] = [
+        one for one in vars(module).values() if inspect.isclass(one) and one.__module__ == module.__name__
+    ]
+    models = (one for one in own if issubclass(one, PreTrainedModel) and one.config_class is not None)
+    return [one for one in models if one.forward is not PreTrainedModel.forward]
 
 
 def is_file(model: str) -> bool:
@@ -455,17 +454,12 @@ def _classes_of_folder(folder: Path) -> Iterator[Target]:
     """Model classes with a configuration and a forward, in the order of preference."""
     ranked = []
     for path in sorted(folder.glob("modeling_*.py")):
-        module_name = f"transformers.models.{folder.name}.{path.stem}"
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        module = _module(module_name)
-        for position, node in enumerate(node for node in tree.body if isinstance(node, ast.ClassDef)):
-            rank = _rank(node.name)
-            found: Any = getattr(module, node.name, None)
-            if rank is None or getattr(found, "config_class", None) is None or not _has_forward(found):
-                continue
-            ranked.append((rank, -position, f"{module_name}.{node.name}", found))
-    for _, _, path_of_class, found in sorted(ranked, key=lambda item: item[:3]):
-        yield _target(folder.name, path_of_class, found)
+        module = import_file(f"transformers.models.{folder.name}.{path.stem}", str(path))
+        own = [one for one in vars(module).values() if inspect.isclass(one) and one.__module__ == module.__name__]
+        found = ((_rank(one.__name__), -own.index(one), one) for one in model_classes(module))
+        ranked += [one for one in found if one[0] is not None]
+    for _, _, one in sorted(ranked, key=lambda item: (*item[:2], item[2].__module__)):
+        yield _target(folder.name, f"{one.__module__}.{one.__qualname__}", one)
 
 
 def _rank(name: str) -> int | None:
@@ -477,24 +471,11 @@ def _rank(name: str) -> int | None:
     return 1 if "For" in name else 2
 
 
-def _has_forward(model_class: Any) -> bool:
-    import torch
-
-    return getattr(model_class, "forward", None) is not torch.nn.Module.forward
-
-
 def _target(name: str, path: str, model_class: type[Any]) -> Target:
     config = getattr(model_class, "config_class", None)
     if config is None:
         raise BuildError(f"{name}: has no config_class; give a model class, not a layer{next_step(model_class)}")
     return Target(name, path, _path(name, config))
-
-
-def _module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise BuildError(f"{name}: cannot be imported ({error}); install the library that it names") from error
 
 
 def _found(name: str, class_name: str, kind: str) -> type[Any]:

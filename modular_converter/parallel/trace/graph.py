@@ -205,11 +205,3 @@ class Trace:
     outputs: tuple[int, ...]
     module_classes: dict[str, str] = field(default_factory=dict)
     compared: tuple[Comparison, ...] = ()
-
-    def summary(self) -> str:
-        """One line: how many operations, of how many kinds, over how many parameters."""
-        kinds = len({op.name for op in self.ops})
-        used = {ref for op in self.ops for ref in op.inputs()}
-        unused = [p.name for p in self.parameters if p.tensor not in used]
-        line = f"{self.model}: {len(self.ops)} operations of {kinds} kinds, {len(self.parameters)} parameters"
-        return line + (f", {len(unused)} unused" if unused else "")

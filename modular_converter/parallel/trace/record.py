@@ -16,7 +16,7 @@ import math
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
@@ -257,8 +257,29 @@ class _Recorder:
         operand = (self.argument(tensor),)
         self.ops.append(Op("_local_scalar_dense", operand, (), (), self.stack[-1][0], self.current_call))
 
-    def hooks(self) -> _ModuleHooks:
-        return _ModuleHooks(self)
+    @contextlib.contextmanager
+    def hooks(self) -> Iterator[None]:
+        """Forward hooks on every module, for the stack of running modules, their inputs and their outputs."""
+        with contextlib.ExitStack() as hooks:
+            for path, module in self.model.named_modules():
+                before, after = self._pair(path)
+                hooks.enter_context(module.register_forward_pre_hook(before, with_kwargs=True))
+                hooks.enter_context(module.register_forward_hook(after))
+            yield
+
+    def _pair(self, path: str) -> tuple[Callable[..., None], Callable[..., None]]:
+        def before(module: Any, args: Any, kwargs: Any) -> None:
+            self.stack.append((path, len(self.ops), self.entered(module, args, kwargs)))
+
+        def after(module: Any, args: Any, result: Any) -> None:
+            _, first, entered = self.stack.pop()
+            left = tuple(self.number(t, CONST) for t in tensors_in(result))
+            name = result_name(caller_of(module))
+            last, caller = len(self.ops), self.stack[-1][0]
+            call = ModuleCall(path, outputs=left, first=first, last=last, caller=caller, result=name, **entered)
+            self.module_calls.append(call)
+
+        return before, after
 
     def finish(self, name: str, result: Any, compared: Sequence[Comparison]) -> Trace:
         outputs = tuple(self.numbers[id(t)] for t in tensors_in(result) if id(t) in self.numbers)
@@ -274,40 +295,6 @@ class _Recorder:
             classes,
             tuple(compared),
         )
-
-
-class _ModuleHooks:
-    """Forward hooks on every module, for the stack of running modules, their inputs and their outputs."""
-
-    def __init__(self, recorder: _Recorder) -> None:
-        self.recorder = recorder
-        self.handles: list[Any] = []
-
-    def __enter__(self) -> None:
-        for path, module in self.recorder.model.named_modules():
-            before, after = self._pair(path)
-            self.handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
-            self.handles.append(module.register_forward_hook(after))
-
-    def _pair(self, path: str) -> tuple[Callable[..., None], Callable[..., None]]:
-        recorder = self.recorder
-
-        def before(module: Any, args: Any, kwargs: Any) -> None:
-            recorder.stack.append((path, len(recorder.ops), recorder.entered(module, args, kwargs)))
-
-        def after(module: Any, args: Any, result: Any) -> None:
-            _, first, entered = recorder.stack.pop()
-            left = tuple(recorder.number(t, CONST) for t in tensors_in(result))
-            name = result_name(caller_of(module))
-            last, caller = len(recorder.ops), recorder.stack[-1][0]
-            call = ModuleCall(path, outputs=left, first=first, last=last, caller=caller, result=name, **entered)
-            recorder.module_calls.append(call)
-
-        return before, after
-
-    def __exit__(self, *exception: object) -> None:
-        for handle in self.handles:
-            handle.remove()
 
 
 class _Calls(TorchFunctionMode):

@@ -13,8 +13,7 @@ import optuna
 import torch.distributed as dist
 from transformers.trainer_utils import BestRun
 
-from modular_converter.parallel.engine.group.agreed_plan import from_first_process
-from modular_converter.parallel.engine.group.same_calls import refuse_other_options
+from modular_converter.parallel.engine.group.same_calls import from_first_process, refuse_other_options
 from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import default_store
@@ -85,7 +84,7 @@ class SharedTrial(optuna.trial.FixedTrial):  # type: ignore[misc]
         self._drawn[name] = self._ask(method, name, *given, **more)
 
     def _ask(self, method: str, *given: Any, **more: Any) -> Any:
-        (answer,) = from_first_process(lambda: (getattr(self._trial, method)(*given, **more),), ProcessGroup())
+        answer = from_first_process(lambda: getattr(self._trial, method)(*given, **more), ProcessGroup())
         return answer
 
 
@@ -211,7 +210,7 @@ class _Owner:
         self.study: Any = None
         self.trial: Any = None
 
-    def create(self) -> tuple[()]:
+    def create(self) -> None:
         self.study = optuna.create_study(directions=list(self.directions), **self.options)
         kept = tuple(one.name.lower() for one in self.study.directions)
         if kept != tuple(self.directions):
@@ -219,7 +218,6 @@ class _Owner:
                 f"the storage holds a study {self.study.study_name!r} with direction={list(kept)}: give this search another "
                 "study_name="
             )
-        return ()
 
     def next_trial(self) -> tuple[int, ...]:
         """The number of the next trial; nothing at the end."""
@@ -229,7 +227,7 @@ class _Owner:
         self.trial = self.study.ask()
         return (self.trial.number,)
 
-    def tell(self, state: str, why: str, values: Any) -> tuple[()]:
+    def tell(self, state: str, why: str, values: Any) -> None:
         if state == COMPLETE:
             figures = [float(one) for one in (values if isinstance(values, (list, tuple)) else [values])]
             if len(figures) != len(self.directions):
@@ -241,7 +239,6 @@ class _Owner:
             if state == FAILED:
                 self.trial.set_user_attr("why", why or "another process failed")
             self.study.tell(self.trial, state=optuna.trial.TrialState.PRUNED if state == PRUNED else _FAIL)
-        return ()
 
     def ended(self) -> tuple[SearchTrial, ...]:
         """All trials that have ended."""

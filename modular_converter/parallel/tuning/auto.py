@@ -21,9 +21,8 @@ from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.memory import tell
 from modular_converter.parallel.engine.checkpoint.model_files import is_folder, open_checkpoint
-from modular_converter.parallel.engine.group.agreed_plan import from_first_process
 from modular_converter.parallel.engine.group.process_grid import join_group
-from modular_converter.parallel.engine.group.same_calls import everywhere
+from modular_converter.parallel.engine.group.same_calls import everywhere, from_first_process
 from modular_converter.parallel.errors import AdviceError, ApplyError
 from modular_converter.parallel.layout import AutoLayout, Training
 from modular_converter.parallel.shard.collectives import ProcessGroup
@@ -175,13 +174,12 @@ def _asked(given: Arguments, auto: AutoLayout) -> tuple[str, int, str, bool, Any
 
 def _tried(trial: LayoutTrial, number: int, auto: AutoLayout) -> TrialOutcome:
     """One step of a trial, each process beside its own; the worst outcome of all."""
-    port: list[Any] = [free_port()]
-    dist.broadcast_object_list(port, src=0)
-    mark, store = f"modular_converter/auto/{port[0]}/{number}/failed", default_store()
+    port = from_first_process(free_port, ProcessGroup())
+    mark, store = f"modular_converter/auto/{port}/{number}/failed", default_store()
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
     usual = {"RANK": dist.get_rank(), "WORLD_SIZE": dist.get_world_size(), "MASTER_ADDR": "127.0.0.1"}
     usual |= {"LOCAL_RANK": dist.get_rank(), "LOCAL_WORLD_SIZE": dist.get_world_size(), "GROUP_RANK": 0}
-    own = {name: os.environ.get(name, usual[name]) for name in names} | {"MASTER_PORT": port[0]}
+    own = {name: os.environ.get(name, usual[name]) for name in names} | {"MASTER_PORT": port}
     outcome = run_processes(trial, [own], auto.timeout, lambda: store.check([mark]))
     if outcome.kind:
         store.set(mark, "yes")

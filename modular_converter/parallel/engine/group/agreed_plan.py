@@ -5,17 +5,15 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
-from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from modular_converter.parallel.choice.select_plan import GivenPlan, given_plan, select_plan
 from modular_converter.parallel.choice.small_instances import unproven_arguments
 from modular_converter.parallel.engine.group.gradients import WHOLE_BEFORE
-from modular_converter.parallel.engine.group.same_calls import everywhere
+from modular_converter.parallel.engine.group.same_calls import everywhere, from_first_process
 from modular_converter.parallel.engine.group.same_settings import settings_of_modules
 from modular_converter.parallel.engine.group.weight_sources import WeightSource
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
@@ -61,33 +59,10 @@ def agreed_plan(
     return plan, origin
 
 
-def from_first_process(make: Callable[[], tuple[Any, ...]], group: ProcessGroup) -> tuple[Any, ...]:
-    """The result of the first process, on all processes; all must call it.
-
-    Raises ``ApplyError`` on all processes for any error on the first process: the others would wait for ever.
-    """
-    found: list[Any] = [None]
-    cause: Exception | None = None
-    if group.rank == 0:
-        try:
-            found = [("", make())]
-        except Exception as error:
-            cause = error
-            found = [(str(error) if isinstance(error, PlanError) else one_line(error, 300), ())]
-    dist.broadcast_object_list(found, group=group.group, group_src=0)
-    failure, made = found[0]
-    if failure:
-        raise ApplyError(failure) from cause
-    return tuple(made)
-
-
 def agreed_unproven(model: torch.nn.Module, given: GivenPlan | None, group: ProcessGroup) -> frozenset[str]:
     """The arguments of the forward in no run of the first process's proof; empty for a given plan."""
 
-    def make() -> tuple[str, ...]:
-        return () if given is not None else tuple(sorted(unproven_arguments(model)))
-
-    return frozenset(from_first_process(make, group))
+    return from_first_process(lambda: frozenset(() if given is not None else unproven_arguments(model)), group)
 
 
 def refuse_difference_in_group(model: Any, plan: Plan, source: WeightSource, everyone: ProcessGroup) -> None:

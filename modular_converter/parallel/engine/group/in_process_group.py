@@ -43,7 +43,6 @@ from modular_converter.parallel.engine.checkpoint.model_files import is_folder
 from modular_converter.parallel.engine.group.agreed_plan import (
     agreed_plan,
     agreed_unproven,
-    from_first_process,
     refuse_difference_in_group,
     refuse_other_weights,
 )
@@ -63,7 +62,7 @@ from modular_converter.parallel.engine.group.process_grid import (
     refuse_options,
     spread_over_data,
 )
-from modular_converter.parallel.engine.group.same_calls import called_by_all, refuse_other_options
+from modular_converter.parallel.engine.group.same_calls import called_by_all, from_first_process, refuse_other_options
 from modular_converter.parallel.engine.group.same_settings import SameSettings, compared_call, with_new_parts
 from modular_converter.parallel.engine.group.sharded_model import (
     Sharded,
@@ -254,7 +253,7 @@ def _sequence_plan(model: Any, plan: Plan, grid: ProcessGrid, skeleton: Skeleton
     """
     zone = zone_of(model, resolve(plan, model))
     with torch.random.fork_rng(devices=[]):
-        (said,) = from_first_process(lambda: (difference(model, plan, zone),), grid.everyone)
+        said = from_first_process(lambda: difference(model, plan, zone), grid.everyone)
     if said:
         raise ApplyError(f"sequence_parallel=: on parts of a sequence {said}: {CURE}")
     return unproven_sequence_plan(model, plan, skeleton)
@@ -265,7 +264,7 @@ def _prove_context(model: Any, grid: ProcessGrid) -> None:
     if grid.context is None:
         return
     with torch.random.fork_rng(devices=[]):
-        (said,) = from_first_process(lambda: (difference_in_parts(model),), grid.everyone)
+        said = from_first_process(lambda: difference_in_parts(model), grid.everyone)
     if said:
         raise ApplyError(f"cp: on parts of a sequence {said}: {WITHOUT_CP}")
 

@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.engine.group import let_go
 from modular_converter.parallel.engine.group.let_go import Block, ended_processes, tell_process
-from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.modules import is_plain
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import default_store, pytree
@@ -73,6 +73,7 @@ def meet_of(method: str, ranks: list[int]) -> None:
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Made = TypeVar("Made")
 
 
 def called_by_all(group_of: Callable[[Any], ProcessGroup]) -> Callable[[Method], Method]:
@@ -420,6 +421,32 @@ def everywhere(value: Any, group: ProcessGroup) -> list[Any]:
     found: list[Any] = [None] * group.size
     dist.all_gather_object(found, value, group=group.group)
     return found
+
+
+def from_first_process(make: Callable[[], Made], group: ProcessGroup, on_all: str = "") -> Made:
+    """What ``make`` returns on the first process, on all processes; all must call it.
+
+    Args:
+        on_all: what ``make`` does, if all processes run it. One that fails raises its own error.
+
+    Raises ``ApplyError`` on all processes for any error on the first process: the others would wait for ever.
+    """
+    found: list[Any] = [(None, "")]
+    cause: Exception | None = None
+    if on_all or group.rank == 0:
+        try:
+            found = [(make(), "")]
+        except Exception as error:
+            cause = error
+            found = [(None, str(error) if isinstance(error, PlanError) else one_line(error, 300))]
+    dist.broadcast_object_list(found, group=group.group, group_src=0)
+    if on_all and cause is not None:
+        raise cause
+    made: Made
+    made, failure = found[0]
+    if failure:
+        raise ApplyError(f"process 0 could not {on_all}: {failure}" if on_all else failure) from cause
+    return made
 
 
 def refuse_other_options(said: str) -> None:

@@ -30,7 +30,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
-from modular_converter.parallel.engine.group.same_calls import called_by_all, everywhere
+from modular_converter.parallel.engine.group.same_calls import called_by_all, everywhere, from_first_process
 from modular_converter.parallel.engine.group.spread import Spread, each_once, entries_in
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
@@ -77,73 +77,6 @@ def saved_buffers(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """The buffers in a model's ``state_dict``."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     return {name: value for name, value in model.state_dict(keep_vars=True).items() if name not in parameters}
-
-
-def save_checkpoint(
-    folder: Path, model: Trained, optimizer: torch.optim.Optimizer, step: int, notes: dict[str, Any], keep: int
-) -> Path:
-    """Write ``folder/step-N`` under a temporary name, and rename it when all processes are done; all must call it.
-
-    Raises ``ApplyError`` if a state of the optimizer has another shape than its weight, or notes are not JSON values.
-    """
-    groups = [_plain(group) for group in optimizer.param_groups]
-    try:
-        text = json.dumps({"step": step, "groups": groups, "notes": notes}, indent=1)
-    except (TypeError, ValueError) as error:  # on all processes, before any collective
-        raise ApplyError(f"notes= must be JSON values: {error}") from error
-    final = folder / f"step-{step:08d}"
-    part = folder / f".{final.name}.part"
-    group = model.group.group
-    if model.group.rank == 0:
-        folder.mkdir(parents=True, exist_ok=True)
-        for leftover in folder.glob(".step-*.part"):
-            shutil.rmtree(leftover)
-    dist.barrier(group)
-    state = dict(_weights(model)) | dict(_states(model, optimizer))
-    save(state, storage_writer=FileSystemWriter(part), process_group=group)
-    if model.group.rank == 0:
-        (part / _NOTES).write_text(text, encoding="utf-8")
-        if final.exists():
-            _remove(final)
-        os.rename(part, final)
-        others = [one for one in _complete(folder) if one != final]  # an earlier run may have later steps
-        for old in others[: max(0, len(others) + 1 - keep)]:
-            _remove(old)
-    dist.barrier(group)
-    return final
-
-
-def load_checkpoint(folder: Path, model: Trained, optimizer: torch.optim.Optimizer) -> Resumed | None:
-    """Load weights and the optimizer's state from the last complete checkpoint of a folder; None without one.
-
-    Raises ``ApplyError`` if it belongs to another model, or to an optimizer with other groups.
-    """
-    found: list[Any] = [_complete(folder)[-1:] if model.group.rank == 0 else None]
-    dist.broadcast_object_list(found, group=model.group.group, group_src=0)
-    if not found[0]:
-        return None
-    path: Path = found[0][0]
-    known = FileSystemReader(path).read_metadata().state_dict_metadata
-    said = json.loads((path / _NOTES).read_text(encoding="utf-8"))
-    if len(said["groups"]) != len(optimizer.param_groups):
-        raise ApplyError(
-            f"{path} has an optimizer with {len(said['groups'])} groups, and this one has {len(optimizer.param_groups)}"
-        )
-    weights = dict(_weights(model))
-    unlike = [name for name, one in weights.items() if _size(known.get(name)) != tuple(one.shape)]
-    every = everywhere((unlike, list(weights)), model.group)  # processes of stages have other names
-    wrong = list(dict.fromkeys(name for names, _ in every for name in names))
-    here = {name for _, names in every for name in names}
-    other = [name for name in known if name.startswith("model.") and name not in here]
-    if wrong or other:
-        raise ApplyError(f"{path} belongs to another model: {', '.join([*wrong, *other][:8])}")
-    _make_states(model, optimizer, known)
-    state = weights | dict(_states(model, optimizer))
-    load(state, storage_reader=FileSystemReader(path), process_group=model.group.group)
-    for group, values in zip(optimizer.param_groups, said["groups"]):
-        known_values = {key: value for key, value in values.items() if key not in _FORMS}
-        group.update({key: tuple(v) if isinstance(group.get(key), tuple) else v for key, v in known_values.items()})
-    return Resumed(said["step"], said["notes"])
 
 
 class _Part(torch.Tensor):
@@ -268,13 +201,40 @@ class Checkpoints:
     ) -> Path:
         """Save weights and the optimizer's state as ``folder/step-N``, atomically; all ranks must call it.
 
+        It is written under a temporary name, and renamed when all processes are done.
+
         Args:
             notes: JSON values that ``load_checkpoint`` returns.
             keep: the number of complete checkpoints that stay.
 
         Raises ``ApplyError`` if a state of the optimizer has another shape than its weight, or notes are not JSON values.
         """
-        return save_checkpoint(Path(folder), self._trained(), optimizer, step, dict(notes or {}), keep)
+        model, folder = self._trained(), Path(folder)
+        groups = [_plain(group) for group in optimizer.param_groups]
+        try:
+            text = json.dumps({"step": step, "groups": groups, "notes": dict(notes or {})}, indent=1)
+        except (TypeError, ValueError) as error:  # on all processes, before any collective
+            raise ApplyError(f"notes= must be JSON values: {error}") from error
+        final = folder / f"step-{step:08d}"
+        part = folder / f".{final.name}.part"
+        group = model.group.group
+        if model.group.rank == 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            for leftover in folder.glob(".step-*.part"):
+                shutil.rmtree(leftover)
+        dist.barrier(group)
+        state = dict(_weights(model)) | dict(_states(model, optimizer))
+        save(state, storage_writer=FileSystemWriter(part), process_group=group)
+        if model.group.rank == 0:
+            (part / _NOTES).write_text(text, encoding="utf-8")
+            if final.exists():
+                _remove(final)
+            os.rename(part, final)
+            others = [one for one in _complete(folder) if one != final]  # an earlier run may have later steps
+            for old in others[: max(0, len(others) + 1 - keep)]:
+                _remove(old)
+        dist.barrier(group)
+        return final
 
     @called_by_all(lambda one: one._trained().group)
     def load_checkpoint(self, folder: str | os.PathLike[str], optimizer: torch.optim.Optimizer) -> Resumed | None:
@@ -285,7 +245,33 @@ class Checkpoints:
 
         Raises ``ApplyError`` if it belongs to another model, or to an optimizer with other groups.
         """
-        return load_checkpoint(Path(folder), self._trained(), optimizer)
+        model, folder = self._trained(), Path(folder)
+        path = from_first_process(lambda: next(iter(_complete(folder)[-1:]), None), model.group)
+        if path is None:
+            return None
+        known = FileSystemReader(path).read_metadata().state_dict_metadata
+        said = json.loads((path / _NOTES).read_text(encoding="utf-8"))
+        if len(said["groups"]) != len(optimizer.param_groups):
+            raise ApplyError(
+                f"{path} has an optimizer with {len(said['groups'])} groups, and this one has {len(optimizer.param_groups)}"
+            )
+        weights = dict(_weights(model))
+        unlike = [name for name, one in weights.items() if _size(known.get(name)) != tuple(one.shape)]
+        every = everywhere((unlike, list(weights)), model.group)  # processes of stages have other names
+        wrong = list(dict.fromkeys(name for names, _ in every for name in names))
+        here = {name for _, names in every for name in names}
+        other = [name for name in known if name.startswith("model.") and name not in here]
+        if wrong or other:
+            raise ApplyError(f"{path} belongs to another model: {', '.join([*wrong, *other][:8])}")
+        _make_states(model, optimizer, known)
+        state = weights | dict(_states(model, optimizer))
+        load(state, storage_reader=FileSystemReader(path), process_group=model.group.group)
+        for group, values in zip(optimizer.param_groups, said["groups"]):
+            known_values = {key: value for key, value in values.items() if key not in _FORMS}
+            group.update(
+                {key: tuple(v) if isinstance(group.get(key), tuple) else v for key, v in known_values.items()}
+            )
+        return Resumed(said["step"], said["notes"])
 
 
 class InLayout(Checkpoints):

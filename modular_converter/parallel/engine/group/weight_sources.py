@@ -19,7 +19,7 @@ from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.probe import Probe, probe_of
 from modular_converter.parallel.engine.checkpoint.model_files import Checkpoint, open_checkpoint, replace_parameters
 from modular_converter.parallel.engine.checkpoint.reader import Reader, read_share
-from modular_converter.parallel.engine.group.same_calls import everywhere
+from modular_converter.parallel.engine.group.same_calls import everywhere, from_first_process
 from modular_converter.parallel.engine.group.spread import Spread, each_once, entries_in
 from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.plans.plan import Plan
@@ -240,15 +240,19 @@ class FolderSource(WeightSource):
 
     def probe(self, model: torch.nn.Module) -> Probe | str:
         """The probe of a model without weights. Only the first process reads whole weights and computes answers."""
-        found: list[Any] = [None]
-        if self.everyone.rank == 0:
+
+        def answered() -> Any:
             made = probe_of(model, lambda part: self.checkpoint.filled(part, self._whole))
-            names = "" if isinstance(made, str) else {name for name, _ in made.model.named_parameters()}
-            found = [made if isinstance(made, str) else (names, made.inputs, made.answers)]
-        dist.broadcast_object_list(found, group=self.everyone.group, group_src=0)
-        if isinstance(found[0], str):
-            return found[0]
-        names, inputs, answers = found[0]
+            return (
+                made
+                if isinstance(made, str)
+                else ({n for n, _ in made.model.named_parameters()}, made.inputs, made.answers)
+            )
+
+        found = from_first_process(answered, self.everyone)
+        if isinstance(found, str):
+            return found
+        names, inputs, answers = found
         short = one_of_each_kind(model, kinds_of(model))
         known = {name for name, _ in short.named_parameters()}
         return Probe(short if known == names else model, inputs, answers)

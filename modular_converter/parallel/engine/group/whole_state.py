@@ -11,9 +11,10 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.engine.base.settings import apply_changes, pickled, settings_changes, settings_of
-from modular_converter.parallel.engine.group.same_calls import everywhere
+from modular_converter.parallel.engine.group.same_calls import everywhere, from_first_process
 from modular_converter.parallel.engine.group.spread import Spread, entries_in, spread_of
-from modular_converter.parallel.errors import ApplyError, one_line
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.shard.collectives import ProcessGroup
 
 
 def whole_state(model: Any, kept: bool) -> dict[str, torch.Tensor]:
@@ -140,16 +141,4 @@ def made_by_first(make: Callable[[], Any]) -> Any:
 
     Raises the error of ``make``, and ``ApplyError`` with the first process's error on those that have none.
     """
-    failure, found = None, None
-    try:
-        found = make()
-    except Exception as error:  # of the library's code or of a disk: the others must not wait for this process
-        failure = error
-    said: list[Any] = [(found, "" if failure is None else one_line(failure))]
-    dist.broadcast_object_list(said)
-    if failure is not None:
-        raise failure
-    found, problem = said[0]
-    if problem:
-        raise ApplyError(f"process 0 could not save the model: {problem}")
-    return found
+    return from_first_process(make, ProcessGroup(), on_all="save the model")

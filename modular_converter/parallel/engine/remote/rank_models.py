@@ -220,7 +220,7 @@ class Worker(Answering):
 
         The check waits for the device. Its errors are the same on all ranks.
         """
-        compared = compare_answers(result, self.group.size, self.group.gather_last, self.device)
+        compared = compare_answers(result, self.group.size, self.group.gather, self.device)
         kind = loaded.kind_of(called, compared.tensors)
         whole = functools.cache(lambda: loaded.facts(called, self.group if compared.plain else None))
         facts = WholeFacts() if kind in loaded.seen else whole()
@@ -248,7 +248,7 @@ class Worker(Answering):
         found = loaded.stored_since(called, call) if loaded.state is not None and not loaded.trial else []
         buffers = {one.where: one.value for one in found if one.is_buffer and isinstance(one.value, torch.Tensor)}
         with torch.inference_mode():
-            compared = compare_answers(buffers, self.group.size, self.group.gather_last, self.device)
+            compared = compare_answers(buffers, self.group.size, self.group.gather, self.device)
         apart = {path[0] for path in compared.different()}
         return [loaded.without_shares(one, call, called, one.where in apart, self.group) for one in found]
 
@@ -257,7 +257,7 @@ class Worker(Answering):
         loaded = self.models[number]
         value, facts = loaded.stored_value(stored)
         with torch.inference_mode():
-            compared = compare_answers(value, self.group.size, self.group.gather_last, self.device)
+            compared = compare_answers(value, self.group.size, self.group.gather, self.device)
 
         def check() -> None:
             try:

@@ -14,12 +14,18 @@ from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_sc
 
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
-from modular_converter.parallel.engine.group.agreed_plan import from_first_process, refuse_other_weights
+from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
 from modular_converter.parallel.engine.group.gradients import norm_of, refuse_other_type, scale_gradients
 from modular_converter.parallel.engine.group.other_stages import of_other_stage
 from modular_converter.parallel.engine.group.parts_of_batch import WrittenBuffers
 from modular_converter.parallel.engine.group.process_grid import join_group
-from modular_converter.parallel.engine.group.same_calls import CallsOfAll, Marks, called_by_all, together
+from modular_converter.parallel.engine.group.same_calls import (
+    CallsOfAll,
+    Marks,
+    called_by_all,
+    from_first_process,
+    together,
+)
 from modular_converter.parallel.engine.group.spread import Spread
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import Checkpoints, Trained, saved_buffers
@@ -203,7 +209,7 @@ def pipeline_plan(model: Any) -> PipelinePlan:
 
 def agreed_pipeline_plan(model: Any, given: PipelinePlan | None, group: ProcessGroup) -> PipelinePlan:
     """The first process's plan, on all processes. Raises ``ApplyError`` on all processes if it has none."""
-    (text,) = from_first_process(lambda: (str(given or pipeline_plan(model)),), group)
+    text = from_first_process(lambda: str(given or pipeline_plan(model)), group)
     return PipelinePlan.parse(text)
 
 

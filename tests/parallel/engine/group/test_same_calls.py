@@ -8,8 +8,7 @@ import torch
 import torch.distributed as dist
 
 from modular_converter.parallel.engine.group import let_go, same_calls
-from modular_converter.parallel.engine.group.same_calls import CallsOfAll, Marks
-from modular_converter.parallel.engine.group.whole_state import made_by_first
+from modular_converter.parallel.engine.group.same_calls import CallsOfAll, Marks, from_first_process
 from modular_converter.parallel.errors import ApplyError
 
 
@@ -146,11 +145,18 @@ def test_a_method_that_all_call_says_whether_a_step_was_made(pair, monkeypatch):
 
 def test_what_the_first_process_alone_could_not_do_is_told(monkeypatch):
     """As a process that the first one tells that its disk is full."""
-    monkeypatch.setattr(dist, "broadcast_object_list", lambda said: said.__setitem__(0, (None, "OSError: full")))
-    with pytest.raises(ApplyError, match="process 0 could not save the model: OSError: full"):
-        made_by_first(lambda: 1)
-    monkeypatch.setattr(dist, "broadcast_object_list", lambda said: said.__setitem__(0, ("of the first", "")))
-    assert made_by_first(lambda: 1) == "of the first"
+    other = SimpleNamespace(rank=1, group=None)
+    for said in ((None, "OSError: full"), ("of the first", "")):
+        monkeypatch.setattr(dist, "broadcast_object_list", lambda found, said=said, **_: found.__setitem__(0, said))
+        for make, on_all, begin in (
+            (lambda: 1, "save the model", "process 0 could not save the model: "),
+            (None, "", ""),
+        ):
+            if said[0]:
+                assert from_first_process(make, other, on_all) == "of the first"
+                continue
+            with pytest.raises(ApplyError, match=f"^{begin}OSError: full"):
+                from_first_process(make, other, on_all)
 
 
 class Event:

@@ -15,7 +15,7 @@ import pytest
 from modular_converter.commands.convert import convert_command
 from modular_converter.convert.emit import format as format_module
 from modular_converter.convert.emit import format_ruff
-from modular_converter.convert.emit.format import FormatMemory, FormatResult, format_files
+from modular_converter.convert.emit.format import FormatMemory, format_files
 from modular_converter.convert.emit.formatters import (
     Formatted,
     UndefinedName,
@@ -84,7 +84,7 @@ def test_a_memory_formats_each_text_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert memory.format(files, profile_settings()) == whole
     asked: list[str] = []
 
-    def note(some: Mapping[str, str], settings: Settings) -> FormatResult:
+    def note(some: Mapping[str, str], settings: Settings) -> Formatted:
         asked.extend(some)
         return format_files(some, settings)
 
