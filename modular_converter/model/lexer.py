@@ -96,6 +96,11 @@ def code_only(text: str) -> str:
     return "".join(pieces)
 
 
+def classes_in_strings(text: str) -> list[str]:
+    """The class names that occur as strings in a text, in order."""
+    return [word for word in QUOTED_WORD.findall(text) if word[0].isupper()]
+
+
 def replace_spans(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
     """`text` with other texts in some spans, which are given in order and do not overlap."""
     pieces: list[str] = []

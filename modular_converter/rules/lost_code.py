@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Edit, Finding, Fix, Location, Rule, Severity, did_you_mean, split_lines
+from modular_converter.model.lexer import classes_in_strings
 from modular_converter.model.module import Role
 from modular_converter.model.nodes import decorators_of, parse, walk
 from modular_converter.rules._words import at, exports, subject
@@ -129,9 +130,10 @@ UNUSED_DEFINITION = Rule(
 def check_unused_definition(facts: Facts) -> Iterator[Finding]:
     """Find functions and assignments that no generated file holds."""
     bases = (parent.written for _, parent in facts.heirs)
-    known = {*bases, *facts.customary_names, "__all__", "__getattr__"}
+    known = {*bases, *facts.customary_names, "__all__"}
     for name, definition in facts.definitions.items():
-        if definition.role is Role.CLASS or name in known or name in facts.generated:
+        is_placed = name == "__getattr__" and classes_in_strings(definition.text)
+        if definition.role is Role.CLASS or name in known or name in facts.generated or is_placed:
             continue
         message = f"no class uses `{name}`, so it is in no generated file"
         cure = f"Use `{name}` in a class, name it in `__all__`, or remove it."

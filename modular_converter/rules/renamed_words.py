@@ -18,7 +18,6 @@ from modular_converter.rules._words import name_heirs
 
 if TYPE_CHECKING:
     from modular_converter.facts import ClassFacts, Facts, Parent
-    from modular_converter.model.class_blocks import Method
 
 
 AMBIGUOUS_PREFIX = Rule("MC306", "ambiguous-prefix", "classes derived from one neighbour begin with different names")
@@ -123,9 +122,9 @@ def _uses_of_old_names(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterat
     one, and in a function that is handed to inherited code.
     """
     copies = [one for one in facts.generated.values() if one.copied_from == parent.neighbour.path]
-    # The words in quotes in the parent's methods that the generated class has, merged ones included.
-    overrides = heir.members.by_name
-    kept = (one for one in parent.members.methods if one.name not in overrides or overrides[one.name].replaced_call)
+    # The words in quotes in what the generated class has of the parent, merged methods included.
+    replaced = heir.members.bindings.binds - {one.name for one in heir.members.methods if one.replaced_call}
+    kept = [one for one in parent.members.node.body if bindings_of(one).binds - replaced]
     keys = frozenset(text for text, _ in _texts(kept)).union(*(QUOTED_WORD.findall(one.text) for one in copies))
 
     @functools.cache  # it is seldom asked for
@@ -139,7 +138,7 @@ def _uses_of_old_names(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterat
     yield from _under_old_names(facts, heir, parent, _uses(heir), has_member)
     calls = (call for method in heir.members.methods for call in method.super_calls if call.method != method.name)
     yield from _under_old_names(facts, heir, parent, {call.method: call.node for call in calls}, has_member)
-    own_texts = dict(reversed([*_texts(heir.members.methods)]))  # the first place of each
+    own_texts = dict(reversed([*_texts(heir.members.node.body)]))  # the first place of each
     yield from _under_old_names(facts, heir, parent, own_texts, keys.__contains__)
     yield from _check_keywords(facts, heir, parent, keys)
     yield from _under_old_names(facts, heir, parent, _words(heir), lambda word: word in theirs())
@@ -222,12 +221,11 @@ def _attribute_named(call: ast.Call, instance: str) -> str:
     return ""
 
 
-def _texts(methods: Iterable[Method]) -> Iterator[tuple[str, ast.Constant]]:
-    """The words in quotes in some methods, as keys and names of attributes are, each with its place."""
-    for method in methods:
-        for node in walk(method.node):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
-                yield node.value, node
+def _texts(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.Constant]]:
+    """The words in quotes in some statements, as keys and names of attributes are, each with its place."""
+    for node in walk(*statements):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            yield node.value, node
 
 
 LOOKUP_BY_TEXT = Rule("MC327", "lookup-by-text", "generated code looks names up by their text")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Iterable
 from functools import cached_property
 
@@ -136,7 +135,7 @@ class _Assembler:
 
     def _module_getattr(self, kind: str) -> str:
         statement = self.target.module.definitions.get("__getattr__")
-        if statement is None or not any(self._kind(name) == kind for name in names_in_strings(statement.text)):
+        if statement is None or not any(self._kind(name) == kind for name in lexer.classes_in_strings(statement.text)):
             return ""
         return statement.lead + on_one_line(statement.text)
 
@@ -185,11 +184,6 @@ class _Assembler:
 def render_all(names: Iterable[str]) -> str:
     """`__all__ = […]` on one line; the formatter breaks it."""
     return "__all__ = [" + ", ".join(f'"{name}"' for name in names) + "]\n"
-
-
-def names_in_strings(text: str) -> list[str]:
-    """The class names that occur as strings in a statement, in order."""
-    return re.findall(r"[\"']([A-Z]\w*)[\"']", text)
 
 
 def on_one_line(text: str) -> str:

@@ -152,7 +152,8 @@ def _renamed_words(finished: FinishedConversion, derived: Iterable[_DerivedDefin
         left = {*map(ast.unparse, _parts(definition.text))} if changed else set()
         for node, words in changed:
             if ast.unparse(parse(renamer.code(ast.unparse(node))).body[0]) in left:
-                yield from (worded(old, new, ast.unparse(node), definition) for old, new in words.items())
+                at = ast.unparse(node)  # `NewT = TypeVar("NewT")` names itself
+                yield from (worded(old, new, at, definition) for old, new in words.items() if new != definition.name)
 
 
 def _renamed_keys(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -103,7 +105,7 @@ def merge_bases(
         ancestors: the classes that a class of the modular file inherits from, as far as they can be seen.
         implied: base -> the base that it inherits from itself, which the class then does not list.
     """
-    bases = parent.bases
+    bases = _with_type_arguments(parent.bases, parent_base)
     front = 0
     is_before_parent = True
     for base in child.bases:
@@ -122,6 +124,33 @@ def merge_bases(
             bases.insert(min(above, default=len(bases)), base)
     inherited_too = {implied[base] for base in bases if base in implied}
     return [base for base in bases if base not in inherited_too]
+
+
+def _with_type_arguments(bases: list[str], heir_base: str) -> list[str]:
+    """The parent's bases with its type parameters as the heir gives them: `Generic[V, K]` for an heir of `OldMap[V, K]`, and
+    `Generic[K]` for one of `OldMap[K, int]`. A name that is neither the parent's parameter nor built in leaves the parent's.
+    """
+    generic = next((one for one in bases if one.startswith(("Generic[", "Protocol["))), "")
+    parameters, given = _type_arguments(generic), _type_arguments(heir_base)
+    if parameters == given or len(parameters) != len(given):
+        return bases
+    known = {*parameters, *dir(builtins)}
+    new = {old: one if one.partition("[")[0] in known else old for old, one in zip(parameters, given)}
+    free = dict.fromkeys(one for one in new.values() if one in parameters)
+    holder = [f"{generic.partition('[')[0]}[{', '.join(free)}]"] if free else []
+    substituted = [
+        re.sub(r"[^\W\d]\w*", lambda word: new.get(word[0], word[0]), one) for one in bases if one != generic
+    ]
+    place = bases.index(generic)
+    return [*substituted[:place], *holder, *substituted[place:]]
+
+
+def _type_arguments(base: str) -> list[str]:
+    """The arguments of a base in brackets, as text."""
+    node = parse(base).body[0] if "[" in base else None
+    subscript = node.value if isinstance(node, ast.Expr) else None
+    inner = subscript.slice if isinstance(subscript, ast.Subscript) else ast.Tuple([], ast.Load())
+    return [ast.unparse(one) for one in (inner.elts if isinstance(inner, ast.Tuple) else [inner])]
 
 
 def replaced_base(base: str, inherited: Sequence[str]) -> str:

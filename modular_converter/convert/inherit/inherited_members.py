@@ -43,6 +43,7 @@ from modular_converter.model.class_blocks import (
     SourceLines,
     class_node,
     inherited_name,
+    taken,
 )
 from modular_converter.model.nodes import children, decorated_by, decorators_of, dotted, parse, super_attribute
 from modular_converter.model.overriding import INIT_SUBCLASS, first_parameter, is_class_method
@@ -296,6 +297,7 @@ def _renamed(member: Member, new: str, override: Function | None) -> Member:
     renamed = replace(member, node=node, text=text, line=member.line + above)
     if (kind := MADE_BY_NAME.get(member.function.name)) and not kept:
         node.decorator_list = [ast.Name(kind, ast.Load())]
-        spans = (renamed.lead_span, ClassSpan(f"{INDENT}@{kind}\n"), renamed.text_span, renamed.documentation_span)
+        mark = taken(f"{INDENT}@{kind}\n", False, renamed.line)
+        spans = (renamed.lead_span, mark, renamed.text_span, renamed.documentation_span)
         return replace(renamed, merged=spans)
     return renamed

@@ -20,6 +20,7 @@ from .configuration_llama import LlamaConfig
 
 class LlamaMLP(nn.Module):
     scale = 2
+    sizes = {"llama_small": 1}
 
     def __init__(self, config):
         super().__init__()
@@ -210,6 +211,16 @@ MISTAKES = {
         + "TABLE, LlamaMLP\n\n\n@TABLE.register\ndef yak_act(x):\n    return x\n\n\nclass YakMLP(LlamaMLP)"
         + PASS,
         (5, "MC308", "Write the table into the modular file with all that it holds"),
+    ),
+    "a module's `__getattr__` that names no class": (
+        MODELING
+        + "LlamaMLP\n\n\ndef __getattr__(name):\n    raise AttributeError(name)\n\n\nclass YakMLP(LlamaMLP)"
+        + PASS,
+        (4, "MC308", "name it in `__all__`"),
+    ),
+    "a key of a table in the parent's class": (
+        MODELING + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    size = LlamaMLP.sizes['llama_small']\n",
+        (5, "MC324", "Write `yak_small`."),
     ),
     "a star import of what is not exported": (
         MODELING + "*\n\n\nclass YakMLP(LlamaMLP)" + PASS,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pathlib
 
-from modular_converter.convert.emit.assemble import names_in_strings, on_one_line, render_all
+from modular_converter.convert.emit.assemble import on_one_line, render_all
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library
 from modular_converter.model.index import index_module
+from modular_converter.model.lexer import classes_in_strings
 from modular_converter.settings.load import profile_settings
 
 
@@ -54,5 +55,5 @@ def test_exports() -> None:
 
 def test_the_class_names_in_a_statement() -> None:
     text = "__getattr__ = old(\n    {'Old': \"New\", 'lower': 1},\n)"
-    assert names_in_strings(text) == ["Old", "New"]
+    assert classes_in_strings(text) == ["Old", "New"]
     assert on_one_line(text) == "__getattr__ = old({'Old': 'New', 'lower': 1})\n"

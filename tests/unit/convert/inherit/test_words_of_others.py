@@ -80,6 +80,11 @@ def test_the_name_within_another_word_is_no_name(module: str) -> None:
     assert 'def same(self, samples):\n        return sample("same")' in text
 
 
+def test_a_definition_that_names_itself_is_no_word_of_others() -> None:
+    body = 'from typing import TypeVar\n\n\nOldT = TypeVar("OldT")\n\n\nclass OldMLP:\n    def f(self, x: OldT): ...\n'
+    assert not converted(body).findings and 'NewT = TypeVar("NewT")' in generated(body)
+
+
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
