@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from modular_converter.model.bindings import Function, instance_of, is_generator
@@ -108,14 +107,22 @@ def mappings(call: ast.Call) -> list[ast.expr]:
     return [keyword.value for keyword in call.keywords if keyword.arg is None]
 
 
-def calls_base(text: str, method: str) -> bool:
-    """Whether a method may call `Base.method(…)`: a quick test, since most need not be looked at."""
-    return any(text[found.start() - 1] not in ")]" for found in re.finditer(rf"\.\s*{method}\s*\(", text))
-
-
 def is_class_method(function: Function) -> bool:
     """Whether a method is decorated as one of the class."""
     return "classmethod" in decorators_of(function)
+
+
+def sought_above(node: ast.AST, parent: str, bound: Container[str], method: ast.AST) -> ast.expr | None:
+    """The parent's name in `super(Parent, x)`, and in `Parent.f(self, …)` where the parent has its `f` from a class above it;
+    None for any other expression. Both mean a class above the parent, of which the generated class has the bases.
+    """
+    match node:
+        case ast.Call(ast.Name("super"), [owner, _]) if dotted(owner) == parent:
+            return owner
+        case ast.Call(ast.Attribute(owner, name), [ast.Name(first), *_]) if isinstance(method, Function):
+            is_above = dotted(owner) == parent and name not in bound
+            return owner if is_above and first == instance_of(method) and not is_class_method(method) else None
+    return None
 
 
 def is_property(function: Function, added: AddedDecorators) -> bool:

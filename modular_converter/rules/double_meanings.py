@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
 from modular_converter.model.bindings import attributes_set, parameters_of
 from modular_converter.model.class_blocks import Member
-from modular_converter.model.nodes import decorators_of, dotted, is_super, parse, walk
+from modular_converter.model.nodes import decorators_of, is_super, parse, walk
+from modular_converter.model.overriding import sought_above
 from modular_converter.rules._words import Obstacle, not_mergeable
 
 
@@ -75,10 +76,9 @@ def _uses_of_parent(classes: TwoClasses) -> Iterator[Obstacle]:
         nodes = list(walk(member.node))
         read = {*map(id, _read_from_outside(member, nodes, classes))} if base in member.text else set()
         taken = {id(node.value): node.attr for node in nodes if isinstance(node, ast.Attribute)}
-        searches = [node for node in nodes if isinstance(node, ast.Call) and id(node) in taken and is_super(node.func)]
+        reaching = {id(node.func) for node in nodes if isinstance(node, ast.Call) and id(node) in taken}
         if nothing_in_front:
-            read |= {id(node.args[0]) for node in searches if node.args and dotted(node.args[0]) == base}
-        reaching = {id(node.func) for node in searches}
+            read |= {id(sought_above(node, base, classes.parent.binds, member.node)) for node in nodes}
         for node in nodes:
             if is_super(node) and id(node) not in reaching:
                 reason = f"`super()` is used as a value, and in the generated class it would not reach `{base}`"

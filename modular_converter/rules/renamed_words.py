@@ -223,7 +223,7 @@ def _attribute_named(call: ast.Call, instance: str) -> str:
 
 def _texts(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.Constant]]:
     """The words in quotes in some statements, as keys and names of attributes are, each with its place."""
-    for node in walk(*statements):
+    for node in (node for one in statements for node in walk(one)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
             yield node.value, node
 

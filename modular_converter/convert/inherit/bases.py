@@ -55,6 +55,11 @@ class ClassMerge:
         """See `overriding.inherited_decorators`; what the parent's method does apart is not done twice."""
         return [] if function.name in self.apart else inherited_decorators(function, parent, self.around.added)
 
+    @property
+    def parent_name(self) -> str:
+        """The parent as the child names it."""
+        return self.classes.base.partition("[")[0]
+
     @cached_property
     def attributes(self) -> frozenset[str]:
         """The names that the bodies of the child and of the parent bind."""
@@ -220,21 +225,15 @@ def _pairs(members: Sequence[Member], names: frozenset[str]) -> Iterator[tuple[M
             touchers.setdefault(name, []).append(position)
 
 
-def merge_members(
-    merge: ClassMerge,
-    override: Callable[[Member, Member, ClassMerge], Member],
-    new: Callable[[Member, ClassMerge], Member],
-) -> list[Member]:
+def merge_members(merge: ClassMerge, override: Callable[[Member, Member, ClassMerge], Member]) -> list[Member]:
     """Attributes, then methods: the parent's in their order, overridden in place, then the child's new ones.
 
     A member of the parent that others read while the class body runs (`size` for `area = size * size`) stays, and the
     child's member of that name follows its readers, as with inheritance.
 
-    Args:
-        override: merges a method of the child with the parent's.
-        new: finishes a method that only the child has.
+    `override` merges a method of the child with the parent's.
     """
-    merger = _Merger(merge, override, new)
+    merger = _Merger(merge, override)
     for member in merger.own:
         merger.add(member)
     return merger.members()
@@ -243,13 +242,8 @@ def merge_members(
 class _Merger:
     """The members of one class while they are merged."""
 
-    def __init__(
-        self,
-        merge: ClassMerge,
-        override: Callable[[Member, Member, ClassMerge], Member],
-        new: Callable[[Member, ClassMerge], Member],
-    ) -> None:
-        self.merge, self.override, self.new = merge, override, new
+    def __init__(self, merge: ClassMerge, override: Callable[[Member, Member, ClassMerge], Member]) -> None:
+        self.merge, self.override = merge, override
         child, parent = merge.classes.child, merge.classes.parent
         self.own = _effective(_counting(child, parent))
         self.inherited = _effective(_counting(parent, child))
@@ -289,9 +283,9 @@ class _Merger:
         key = method_key(member.function)
         place = self.methods.get(key)
         if self.last[key] is not member:  # such as an `@overload`: it stands before the definition that counts
-            self.waiting.setdefault(key, []).append(self.new(member, self.merge))
+            self.waiting.setdefault(key, []).append(member)
         elif place is None:
-            self._put([*self.waiting.get(key, ()), self.new(member, self.merge)], None)
+            self._put([*self.waiting.get(key, ()), member], None)
         elif is_raising_stub(member):
             self._put(self._deletions(member, member.binds) if place not in self.gone else [], None)
         else:

@@ -15,11 +15,11 @@ from modular_converter.convert.inherit.bases import ClassMerge, class_header, me
 from modular_converter.convert.inherit.inherited_members import (
     is_nameless,
     refused_overrides,
-    with_class_above,
     with_inherited_members,
     with_private_members,
+    with_super_calls,
 )
-from modular_converter.convert.inherit.override import finish_new, merge_override
+from modular_converter.convert.inherit.override import merge_override
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source.library import Library, ModelNames, common_suffix
 from modular_converter.convert.source.rename import RenamedModule, Renamer, rename_local
@@ -131,7 +131,7 @@ def merge_class(
     findings = [finding for compare in class_comparisons() for finding in compare(classes)]
     decorated = {one.function.name for one in parent.members if one.is_function and not is_nameless(one.function)}
     merge = ClassMerge(classes, settings, findings, apart=frozenset(decorated & private.keys()))
-    members = merge_members(merge, merge_override, finish_new)
+    members = merge_members(merge, merge_override)
     plan = [
         _decorators(child, parent),
         ClassSpan(
@@ -150,8 +150,7 @@ def merge_class(
         merged = merge_class(*given, refused)
         if not any(one.diagnose(Location("")).is_error for one in merged.findings):
             return merged
-    plan = [*with_class_above(plan, classes.name, parent_base.partition("[")[0])]
-    return Merged(tuple(span for span in plan if span.text), tuple(findings))
+    return Merged(tuple(span for span in with_super_calls(plan, merge) if span.text), tuple(findings))
 
 
 def _implied(child: ClassBlock) -> frozenset[str]:

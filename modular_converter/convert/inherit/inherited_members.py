@@ -8,7 +8,8 @@ block, or where both cannot be one body: each stands in the generated class unde
                                                             def forward(self, x):
                                                                 return 2 * self.__inherited_forward(x)
 
-Python keeps private names of several classes apart, so that heirs may do the same.
+Python keeps private names of several classes apart, so that heirs may do the same. What is sought above the parent is a call
+of `super()` in the generated class, whose bases are the parent's.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import NamedTuple
 
+from modular_converter.convert.inherit.bases import ClassMerge
 from modular_converter.findings import ClassFinding, Edit, Location, apply_edits, locate
-from modular_converter.model import lexer
 from modular_converter.model.bindings import (
     COMPREHENSIONS,
     FUNCTIONS,
@@ -45,8 +46,16 @@ from modular_converter.model.class_blocks import (
     inherited_name,
     taken,
 )
-from modular_converter.model.nodes import children, decorated_by, decorators_of, dotted, parse, super_attribute
-from modular_converter.model.overriding import INIT_SUBCLASS, first_parameter, is_class_method
+from modular_converter.model.nodes import (
+    children,
+    decorated_by,
+    decorators_of,
+    dotted,
+    parse,
+    super_attribute,
+    walk_until,
+)
+from modular_converter.model.overriding import INIT_SUBCLASS, first_parameter, sought_above
 
 
 MADE_BY_NAME = {"__new__": "staticmethod", "__class_getitem__": "classmethod"}
@@ -105,19 +114,19 @@ def with_inherited_members(
     names = {name: new for name, new in names.items() if not _reads_cache(name, node, parent, calls)}
     if len({*names.values()}) < len(names):  # `call` and `__call__`
         return text, {}
-    edits = [*_searched_above(node, text, parent, base)]
+    edits: list[Edit] = []
     for call in calls:
         if new := names.get(call.node.attr):
-            owner, (_, end) = _places(call.node.value, text), _places(call.node, text)
-            start = end[1] - len(call.node.attr) - (0 if call.owner else len("."))
-            edits += (Edit(*owner[0], *owner[1], call.owner), Edit(end[0], start, *end, new))
+            name = _edit(call.node, text, new)
+            start = name.end_column - len(call.node.attr) - (0 if call.owner else len("."))
+            edits += (_edit(call.node.value, text, call.owner), name._replace(line=name.end_line, column=start))
     return apply_edits(text, edits), names
 
 
-def _places(node: ast.AST, text: str) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The start and the end of a node."""
+def _edit(node: ast.AST, text: str, new: str) -> Edit:
+    """Another text for a node."""
     at = locate("", node, text)
-    return (at.line, at.column), (at.end_line or at.line, at.end_column or at.column)
+    return Edit(at.line, at.column, at.end_line or at.line, at.end_column or at.column, new)
 
 
 def _reads_cache(name: str, child: ast.ClassDef, parent: ClassBlock, calls: Sequence[_Call]) -> bool:
@@ -128,29 +137,6 @@ def _reads_cache(name: str, child: ast.ClassDef, parent: ClassBlock, calls: Sequ
     lines = [range(one.lineno, (one.end_lineno or 0) + 1) for one in child.body if getattr(one, "name", "") == name]
     places = [call.node.lineno for call in calls if call.node.attr == name]
     return cached and (len(places) > 1 or not any(places[0] in own for own in lines))
-
-
-def _searched_above(child: ast.ClassDef, text: str, parent: ClassBlock, base: str) -> Iterator[Edit]:
-    """`super(Parent, self).f(…)` for `Parent.f(self, …)`, where the parent has its `f` from a class above it."""
-    methods = (one for one in child.body if isinstance(one, Function) and not is_class_method(one))
-    calls = ((one, call) for one in methods for scope in bindings_in(one).everywhere for call in scope.calls)
-    for method, call in calls:
-        path, instance = dotted(call.func), instance_of(method)
-        owner, _, name = path.rpartition(".")
-        if owner == base and name not in parent.binds and call.args and dotted(call.args[0]) == instance:
-            others = sorted(_places(one, text)[0] for one in (*call.args[1:], *call.keywords))
-            (line, column), end = _places(call, text)
-            yield Edit(line, column, line, column + len(base), f"super({base}, {instance})")
-            yield Edit(*_places(call.args[0], text)[0], *(*others, (end[0], end[1] - 1))[0], "")
-
-
-def with_class_above(plan: Iterable[ClassSpan], own: str, base: str) -> Iterator[ClassSpan]:
-    """The lines of a generated class with `super(Own, self)` for `super(Parent, self)`: both search the classes above the parent."""
-    for span in plan:
-        if "super" in span.text:
-            found = re.finditer(rf"\bsuper\(\s*({re.escape(base)})\s*,", lexer.code_only(span.text))
-            span = span._replace(text=lexer.replace_spans(span.text, ((*one.span(1), own) for one in found)))
-        yield span
 
 
 def _members(parent: ClassBlock, overridden: Collection[str]) -> dict[str, Member]:
@@ -301,3 +287,52 @@ def _renamed(member: Member, new: str, override: Function | None) -> Member:
         spans = (renamed.lead_span, mark, renamed.text_span, renamed.documentation_span)
         return replace(renamed, merged=spans)
     return renamed
+
+
+def with_super_calls(plan: Sequence[ClassSpan], merge: ClassMerge) -> Sequence[ClassSpan]:
+    """A generated class in whose lines from the child `super().f(…)` stands for `Base.f(self, …)` in the method `f`, and for
+    what is sought above the parent: see `sought_above`.
+    """
+    classes = merge.classes
+    bases = {merge.parent_name, *classes.bases, classes.model_base, *merge.settings.implied_bases.values()} - {""}
+    text = "".join(span.text for span in plan)
+    if not any(f"{base}." in text or f"super({base}" in text for base in bases):
+        return plan
+    methods = (one for one in class_node(text).body if isinstance(one, Function))
+    edits = [edit for one in methods for edit in _calls_above(one, text, merge)]
+    found: list[ClassSpan] = []
+    above = 0
+    for span in plan:
+        lines = span.text.count("\n")
+        if span.sources and span.sources[0].is_own:
+            own = (one for one in edits if above < one.line <= above + lines)
+            moved = [one._replace(line=one.line - above, end_line=one.end_line - above) for one in own]
+            span = span._replace(text=apply_edits(span.text, moved))
+        above += lines
+        found.append(span)
+    return found
+
+
+def _calls_above(method: Function, text: str, merge: ClassMerge) -> Iterator[Edit]:
+    """See `with_super_calls`. In functions and comprehensions of a method `super()` finds no instance by itself."""
+    instance, own, parent = instance_of(method), merge.classes.name, merge.classes.parent
+    direct = walk_until((*FUNCTIONS, ast.Lambda, ast.ClassDef, *COMPREHENSIONS), *method.body)
+    short = {*map(id, direct)} if instance else set()
+    for call in walk_until((ast.ClassDef,), *method.body):
+        if not isinstance(call, ast.Call):
+            continue
+        first = dotted(call.args[0]) if call.args else ""
+        owner = sought_above(call, merge.parent_name, parent.binds, method)
+        if owner is not None and owner in call.args:
+            is_short = id(call) in short and dotted(call.args[1]) == instance
+            yield _edit(call, text, "super()") if is_short else _edit(owner, text, own)
+            continue
+        if isinstance(call.func, ast.Attribute) and call.func.attr == method.name and id(call) in short:
+            owner = call.func.value if dotted(call.func.value) in merge.reached_by(method.name) else owner
+        if owner is not None:
+            yield _edit(owner, text, "super()" if id(call) in short else f"super({own}, {instance})")
+        if owner is not None and first == instance:
+            following = sorted(_edit(one, text, "")[:2] for one in (*call.args[1:], *call.keywords))
+            *_, line, column, _ = _edit(call, text, "")
+            end = (*following, (line, column - 1))[0]
+            yield Edit(*_edit(call.args[0], text, "")[:2], *end, "")

@@ -20,7 +20,6 @@ from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import method_call, parse, walk
 from modular_converter.model.overriding import (
     NO_DECORATORS,
-    calls_base,
     first_parameter,
     mappings,
     starred,
@@ -58,9 +57,8 @@ def merge_override(child: Member, parent: Member, merge: ClassMerge) -> Member:
 
 def _merge_override(child: Member, whole: Member, parent: Member, merge: ClassMerge) -> Member:
     """See `merge_override`; `whole` is the child's method with all parameters that it is merged with."""
-    name, has_call = child.function.name, calls_base(child.text, child.function.name)
     adds_docstring = not is_docstring(child.function.body[0]) and is_docstring(parent.function.body[0])
-    if not ("super" in child.text or has_call or adds_docstring or _completes_header(child, parent, merge)):
+    if not ("super" in child.text or adds_docstring or _completes_header(child, parent, merge)):
         return replace(child, lead=parent.lead, merged=(parent.lead_span, *child.spans[1:]))
     with _refusing(child, merge.findings):
         own, inherited = body_of(whole), body_of(parent)
@@ -70,26 +68,11 @@ def _merge_override(child: Member, whole: Member, parent: Member, merge: ClassMe
         docstring = own.docstring or _inherited_docstring(inherited, merge.settings)
         body = merge_statements(whole.function, parent.function, own, inherited, parameters, merge)
         lines = [*([docstring] if docstring else []), *body]
-        if has_call:
-            reached = merge.reached_by(name)
-            lines = [one.with_text(_calling_super(one.text, child, reached, 2)) for one in lines]
         statements = [span for one in lines for span in one.spans] or [ClassSpan(f"{BODY_INDENT}pass\n")]
         spans = (header, *statements, own.footer)
         text = "".join(span.text for span in spans)
         return replace(child, lead=parent.lead, text=text, merged=(parent.lead_span, *spans, child.documentation_span))
     return child
-
-
-def finish_new(method: Member, merge: ClassMerge) -> Member:
-    """A method that overrides nothing, with `super().method(…)` for `Base.method(self, …)`."""
-    name = method.function.name
-    if not calls_base(method.text, name):
-        return method
-    with _refusing(method, merge.findings):
-        text = _calling_super(method.text, method, merge.reached_by(name), 1)
-        span = method.text_span._replace(text=text)
-        return replace(method, text=text, merged=(method.lead_span, span, method.documentation_span))
-    return method
 
 
 @contextlib.contextmanager
@@ -101,19 +84,6 @@ def _refusing(method: Member, findings: list[ClassFinding]) -> Iterator[None]:
         findings.append(finding_at(method.node, merged_bodies.too_deep, method.function.name))
     except _NotMergeableError as error:
         findings.append(error.finding)
-
-
-def _calling_super(text: str, method: Member, reached: frozenset[str], depth: int) -> str:
-    """See `calling_super`, for which libcst is imported late."""
-    name, instance = method.function.name, first_parameter(method.function)
-    if not instance or not calls_base(text, name):
-        return text
-    from modular_converter.convert.inherit.rewrite import calling_super
-
-    try:
-        return calling_super(text, name, instance, reached, depth)
-    except SyntaxError as error:
-        raise _NotMergeableError(finding_at(method.node, merged_bodies.unknown_syntax, name, error.msg)) from None
 
 
 def _completes_header(child: Member, parent: Member, merge: ClassMerge) -> bool:

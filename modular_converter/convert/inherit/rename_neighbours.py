@@ -301,7 +301,9 @@ def _named(node: ast.AST) -> Sequence[str]:
         case ast.Call() | ast.Dict() | ast.List() | ast.Tuple() | ast.Set() | ast.Subscript():
             # `register_buffer("…", x)`, `kwargs["…"]`, names in lists; but not `F.pad(x, mode="…")`.
             constants = (child for child in children(node) if isinstance(child, ast.Constant))
-            return [child.value for child in constants if isinstance(child.value, str)]
+            texts = [child.value for child in constants if isinstance(child.value, str)]
+            fields = " ".join(texts[1:2] if isinstance(node, ast.Call) else ())  # `namedtuple("Pair", "old, other")`
+            return [*texts, *re.findall(r"\w+", fields)]
     return ()
 
 

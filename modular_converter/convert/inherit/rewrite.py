@@ -1,33 +1,15 @@
-"""What an override takes apart on the syntax trees of libcst, which keep the form of the text: its signature, and its
-calls on a base.
-"""
+"""The signature of an override, taken apart on the syntax trees of libcst, which keep the form of the text."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 import libcst as cst
-from libcst.helpers import get_full_name_for_node
 
 from modular_converter.model.class_blocks import INDENT, SUPER_KWARGS
 from modular_converter.model.overriding import NO_DECORATORS
-
-
-def calling_super(text: str, method: str, instance: str, reached: frozenset[str], depth: int) -> str:
-    """A method (depth 1), or a statement of it (depth 2), with its calls on explicit bases written as calls of
-    `super()`: see `_CallSuper`.
-
-    Raises:
-        SyntaxError: libcst does not know the syntax.
-    """
-    above = "class _:\n" + f"{INDENT}def _():\n" * (depth - 1)
-    tree = _parse(above + text)
-    node = _only_method(tree)
-    body = node.body.visit(_CallSuper(method, reached, instance))
-    assert isinstance(body, cst.BaseSuite)
-    return tree.deep_replace(node.body, body).code.removeprefix(above)  # type: ignore[union-attr]
 
 
 def merged_header(own: str, inherited: str, kept: Sequence[bool], has_instance: bool) -> tuple[str, frozenset[str]]:
@@ -72,46 +54,6 @@ def _only_method(module: cst.Module) -> cst.FunctionDef:
     (method,) = block.body.body
     assert isinstance(method, cst.FunctionDef)
     return method
-
-
-class _CallSuper(cst.CSTTransformer):
-    """Writes `super().method(…)` for `Base.method(self, …)` where both call the same method. It is used on a method's
-    body.
-
-    Calls in inner functions, lambdas, comprehensions and classes stay: `super()` finds no instance there.
-    """
-
-    def __init__(self, method: str, reached: Container[str], instance: str) -> None:
-        """`reached` holds the bases that `super()` reaches, `instance` is the name of the method's first parameter."""
-        super().__init__()
-        self.method, self.reached, self.instance = method, reached, instance
-
-    def _stay_out(self, node: cst.CSTNode) -> bool:
-        return False
-
-    visit_FunctionDef = visit_Lambda = visit_ClassDef = _stay_out
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _stay_out
-
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        function = updated_node.func
-        if not isinstance(function, cst.Attribute) or function.attr.value != self.method:
-            return updated_node
-        if _dotted(function.value) not in self.reached:
-            return updated_node
-        first = updated_node.args[0] if updated_node.args else None
-        if first is not None and not first.star and first.keyword is None and _dotted(first.value) == self.instance:
-            # The white space around it is removed with it, comments included.
-            no_space = cst.SimpleWhitespace("")
-            updated_node = updated_node.with_changes(args=updated_node.args[1:], whitespace_before_args=no_space)
-        return updated_node.with_changes(func=function.with_changes(value=cst.Call(cst.Name("super"))))
-
-
-def _dotted(node: cst.BaseExpression) -> str:
-    """`a.b.c` as text, or "" for any other expression."""
-    inner = node
-    while isinstance(inner, cst.Attribute):
-        inner = inner.value
-    return (get_full_name_for_node(node) or "") if isinstance(inner, cst.Name) else ""
 
 
 def _merge_signature(child: cst.FunctionDef, parent: cst.FunctionDef, has_instance: bool) -> cst.FunctionDef:

@@ -46,11 +46,11 @@ class EmuMLP(EmuRoot):
 
     def scale(self, x):
         # `super(LlamaMLP, self)` searches behind the parent.
-        super(EmuMLP, self).scale(x)
+        super().scale(x)
         return [super(EmuMLP, self).scale(one) for one in (x, "super(LlamaMLP, self)")]
 
     def half(self):
-        return super(EmuMLP, self).size() / 2
+        return super().size() / 2
 
 
 __all__ = ["EmuMLP"]

@@ -7,7 +7,6 @@
 import sys
 from abc import ABC
 from functools import singledispatchmethod
-from typing import Generic, TypeVar
 
 
 class EmuCounter:
@@ -71,10 +70,7 @@ class EmuBackend(ABC):
         return ["emu", *self.__inherited_load(name)]
 
 
-T = TypeVar("T")
-
-
-class EmuBox(Generic[T]):
+class EmuBox:
     def __inherited_get(self):
         return self.value
 

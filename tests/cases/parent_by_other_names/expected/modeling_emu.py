@@ -5,7 +5,7 @@
 #                          modular_emu.py file directly. One of our CI enforces this.
 #                🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨
 import sys
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from ...shared import LIMIT, doubled
 from ..llama4.modeling_llama4 import Llama4Gate
@@ -31,7 +31,7 @@ else:
         pass
 
 
-class EmuStack(Generic[T]):
+class EmuStack:
     def __init__(self):
         self.table = EmuTable()
         self.gate = Llama4Gate()

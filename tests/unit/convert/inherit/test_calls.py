@@ -9,7 +9,7 @@ import pytest
 from modular_converter.convert.inherit.build import rename_class
 from modular_converter.convert.source.library import ModelNames
 from modular_converter.model.nodes import method_call
-from modular_converter.model.overriding import calls_base, first_parameter, inherited_decorators
+from modular_converter.model.overriding import first_parameter, inherited_decorators, sought_above
 
 
 def statement(text: str) -> ast.stmt:
@@ -52,16 +52,20 @@ def test_without_a_class_super_may_name_any() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("A.f(x)", True),
-        ("a.b . f (x)", True),
-        ("f(x)", False),
-        ("A.ff(x)", False),
-        ("A.f", False),
-        ("self.g(f)", False),
+        ("super(A, x).g", "A"),
+        ("super(A, x)", "A"),
+        ("A.g(self, 1)", "A"),
+        ("A.f(self)", ""),  # the parent's own
+        ("A.g(x)", ""),
+        ("A.g", ""),
+        ("super(B, self).g", ""),
+        ("super().g", ""),
     ],
 )
-def test_what_may_be_a_call_on_a_base(text: str, found: bool) -> None:
-    assert calls_base(text, "f") is found
+def test_what_is_sought_above_the_parent(text: str, found: str) -> None:
+    method = function(f"def h(self, x): {text}")
+    owners = (sought_above(node, "A", {"f"}, method) for node in ast.walk(method))
+    assert [ast.unparse(one) for one in owners if one] == ([found] if found else [])
 
 
 @pytest.mark.parametrize(

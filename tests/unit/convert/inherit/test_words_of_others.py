@@ -85,6 +85,13 @@ def test_a_definition_that_names_itself_is_no_word_of_others() -> None:
     assert not converted(body).findings and 'NewT = TypeVar("NewT")' in generated(body)
 
 
+def test_the_fields_of_a_named_tuple_are_renamed_with_their_uses() -> None:
+    text = generated(
+        'import x\n\n\nOldPair = x.namedtuple("OldPair", "old, other")\n\n\nclass OldMLP:\n    f = OldPair(1, 2).old\n'
+    )
+    assert 'NewPair = x.namedtuple("NewPair", "new, other")' in text and "f = NewPair(1, 2).new" in text
+
+
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
