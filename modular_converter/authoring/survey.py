@@ -286,7 +286,8 @@ def survey_files(project: str, settings: Settings) -> Survey | None:
     root, kinds = max(surveyed, key=lambda one: (_rank(one[1][0]), -len(one[0])))
     best, *beside = kinds
     models = {file.model for file in best.models}
-    kept = [best, *(one for one in beside if PLAIN not in (one.name, best.name) and _fits(one, models))]
+    of_same = (one for one in beside if sum(file.model in models for file in one.models) * 2 >= len(one.models))
+    kept = [best, *(one for one in of_same if PLAIN not in (one.name, best.name))]
     files = [file for kind in kept for file in kind.models]
     by_stem = {_stem(file.path): file.kind for file in files}
     files = [file._replace(siblings=_kinds_beside(file, by_stem)) for file in files]
@@ -346,11 +347,6 @@ def _kind_of(kind: str, files: Sequence[SurveyedFile], least: int) -> _Kind | No
 
 def _rank(kind: _Kind) -> tuple[int, int, int]:
     return kind.named, len(kind.models), sum(len(file.classes) for file in kind.models)
-
-
-def _fits(kind: _Kind, models: set[str]) -> bool:
-    """Whether a further kind is of the same models."""
-    return sum(file.model in models for file in kind.models) * 2 >= len(kind.models)
 
 
 def _kinds_beside(file: SurveyedFile, by_stem: dict[str, str]) -> tuple[str, ...]:

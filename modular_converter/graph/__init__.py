@@ -7,10 +7,9 @@ from modular_converter.graph.formats import as_dot, as_json, as_page, as_text
 
 
 FORMATS = ("text", "dot", "json", "html")
-SORTS = ("heirs", "saved", "name")
 
 
 def render(format: str, graph: Graph, *, sort: str = "heirs") -> str:
-    """The graph in one of `FORMATS`, ending with a line break; `sort`, one of `SORTS`, orders the table of the text."""
+    """The graph in one of `FORMATS`, ending with a line break; `sort`, a column (heirs, saved, name), orders the text."""
     renderers = {"dot": as_dot, "json": as_json, "html": as_page}
     return renderers[format](graph) if format in renderers else as_text(graph, sort)

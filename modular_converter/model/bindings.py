@@ -135,11 +135,6 @@ class Bindings:
         return frozenset(self._found.declared)
 
     @cached_property
-    def deletes(self) -> frozenset[str]:
-        """The names that `del` takes away."""
-        return frozenset(self._found.deleted)
-
-    @cached_property
     def declared_global(self) -> frozenset[str]:
         """The names of `global` statements."""
         return frozenset(self._found.of_module)

@@ -380,13 +380,6 @@ def inherited_name(method: str) -> str:
     return f"__inherited_{method.strip('_')}"
 
 
-class SuperCall(NamedTuple):
-    """A call `super().method(…)`."""
-
-    node: ast.Call
-    method: str
-
-
 @dataclass(frozen=True)
 class Method:
     """A method of a class."""
@@ -417,10 +410,10 @@ class Method:
         return parameter if parameter is not None and parameter.arg == SUPER_KWARGS else None
 
     @cached_property
-    def super_calls(self) -> tuple[SuperCall, ...]:
-        """All calls `super().method(…)`, those in nested functions included."""
-        calls = ((node, super_method(node, self.owner)) for node in walk(self.node) if isinstance(node, ast.Call))
-        return tuple(SuperCall(node, method) for node, method in calls if method)
+    def super_calls(self) -> Sequence[tuple[str, ast.AST]]:
+        """The methods that `super().method(…)` calls, each with the call; those in nested functions included."""
+        calls = ((super_method(node, self.owner), node) for node in walk(self.node))
+        return [(method, node) for method, node in calls if method]
 
     @cached_property
     def _super_statement(self) -> int | None:

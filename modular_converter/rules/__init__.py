@@ -155,12 +155,8 @@ def off_by_default() -> frozenset[str]:
 
 def _functions(word: str) -> dict[str, Any]:
     """Code -> the function of this word and the rule's name, for each rule that has one: `check_del_still_read`."""
-    named = ((rule.code, getattr(module, f"{word}_{_identifier(rule)}", None)) for rule, module in _rules())
+    named = ((one.code, getattr(module, f"{word}_{one.name.replace('-', '_')}", None)) for one, module in _rules())
     return {code: function for code, function in named if function is not None}
-
-
-def _identifier(rule: Rule) -> str:
-    return rule.name.replace("-", "_")
 
 
 @functools.lru_cache(maxsize=1)

@@ -94,7 +94,7 @@ def compare_super_call_not_in_parent(classes: TwoClasses) -> Iterator[ClassFindi
     methods = [
         Method(one.function, classes.name) for one in classes.child.members if one.is_function and "super(" in one.text
     ]
-    for caller, name, node in ((one.name, call.method, call.node) for one in methods for call in one.super_calls):
+    for caller, name, node in ((one.name, *call) for one in methods for call in one.super_calls):
         if name == caller and name not in theirs and not any(name in names_in_class(text) for text in texts):
             is_bound = name in classes.parent.binds
             yield finding_at(node, super_call_not_in_parent, name, base, is_bound=is_bound)

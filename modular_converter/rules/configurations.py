@@ -103,7 +103,8 @@ UNKNOWN_SETTING = Rule(
 def check_unknown_setting(facts: Facts) -> Iterator[Finding]:
     """Find reads of `config.x` in the classes of the modular file for which the configuration has only a close name."""
     configurations = facts.files.get("configuration", {})
-    words = frozenset[str]().union(*(_words(one.text) for one in configurations.values()))
+    # Those in texts and comments, too: `attribute_map` names settings in texts.
+    words = frozenset[str]().union(*(re.findall(r"\w+", one.text) for one in configurations.values()))
     for one in facts.classes.values() if words else ():
         # The text tells of nearly all classes that they read no other setting: parsing takes longer than all else here.
         if one.name in configurations or words.issuperset(re.findall(r"config\s*\.\s*(\w+)", one.text)):
@@ -117,11 +118,6 @@ def check_unknown_setting(facts: Facts) -> Iterator[Finding]:
                     f"`config.{node.attr}` is no attribute of the model's configuration",
                     help=f"Did you mean `{close}`? Correct the name, or add `{node.attr}` to the configuration.",
                 )
-
-
-def _words(text: str) -> set[str]:
-    """The words of a class, those in its texts and comments, too: `attribute_map` names settings in texts."""
-    return {*re.findall(r"\w+", text)}
 
 
 def _is_inherited(setting: str, facts: Facts) -> bool:

@@ -33,7 +33,9 @@ def check_replaced_dependency(facts: Facts) -> Iterator[Finding]:
             if heir is None or heir.parent is None or heir.name == heir.parent.name:
                 continue
             user = _user_of_copy(facts, definitions, heir, heir.parent)
-            if user is None or _is_used(facts, name) or heir.members.is_empty:
+            # Where another definition uses the class, the author wants both, the changed class and the copy.
+            is_used = any(name in one.uses for one in facts.generated.values() if one.name != name)
+            if user is None or is_used or heir.members.is_empty:
                 continue
             copy = heir.parent.name
             found = REPLACED_DEPENDENCY.finding(
@@ -63,11 +65,6 @@ def _builds(definition: GeneratedDefinition, name: str) -> bool:
     node = definition.members.node if name in definition.uses else None
     parts = (*node.body, *node.decorator_list) if node is not None else ()
     return any(isinstance(one, ast.Name) and one.id == name for one in walk(*parts))
-
-
-def _is_used(facts: Facts, name: str) -> bool:
-    """Whether another definition uses a class: then the author wants both, the changed class and the copy."""
-    return any(name in one.uses for one in facts.generated.values() if one.name != name)
 
 
 LOST_STATEMENT = Rule("MC506", "lost-statement", "a statement at the top level would reach no generated file")

@@ -432,11 +432,8 @@ def _arguments(decorator: ast.expr) -> frozenset[str]:
         return frozenset()
     values: list[tuple[ast.AST, ast.expr]] = [(one, one) for one in decorator.args]
     values += [(one, one.value) for one in decorator.keywords]
-    return frozenset(ast.unparse(one) for one, value in values if not _is_text(value))
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+    kept = (one for one, value in values if not isinstance(getattr(value, "value", value), (str, ast.JoinedStr)))
+    return frozenset(map(ast.unparse, kept))
 
 
 TAKEN_DESCRIPTION = Rule(

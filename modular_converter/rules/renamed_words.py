@@ -136,8 +136,8 @@ def _uses_of_old_names(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterat
         return parent.members.binds(name) or any(members.binds(name) for members in above)
 
     yield from _under_old_names(facts, heir, parent, _uses(heir), has_member)
-    calls = (call for method in heir.members.methods for call in method.super_calls if call.method != method.name)
-    yield from _under_old_names(facts, heir, parent, {call.method: call.node for call in calls}, has_member)
+    calls = (call for method in heir.members.methods for call in method.super_calls if call[0] != method.name)
+    yield from _under_old_names(facts, heir, parent, dict(calls), has_member)
     own_texts = dict(reversed([*_texts(heir.members.node.body)]))  # the first place of each
     yield from _under_old_names(facts, heir, parent, own_texts, keys.__contains__)
     yield from _check_keywords(facts, heir, parent, keys)

@@ -129,9 +129,11 @@ def render_imports(
     wanted = set(used) - set(defined)
     for source in sources:
         for statement in source.statements:
-            if statement.role is Role.PROTECTED_IMPORT and _binds(statement, source, wanted):
+            if statement.role is not Role.PROTECTED_IMPORT:
+                continue
+            if any(source.rename(name).bound in wanted for name in statement.imports):
                 wanted |= statement.condition | _read_in_substitutes(statement)
-            elif statement.role is Role.PROTECTED_IMPORT and keep_conditions:
+            elif keep_conditions:
                 wanted |= statement.condition
     gathered = _Gathered(optional={library: [] for library in optional.names} if optional else {})
     siblings = [one for one in siblings if not _is_protected(*one, sources)]
@@ -144,10 +146,6 @@ def render_imports(
             elif statement.role is Role.PROTECTED_IMPORT:
                 _gather_protected(statement, source, wanted, gathered, optional)
     return _render(gathered, behind, sources[0], optional)
-
-
-def _binds(statement: Statement, source: ImportSource, wanted: Collection[str]) -> bool:
-    return any(source.rename(name).bound in wanted for name in statement.imports)
 
 
 def _read_in_substitutes(statement: Statement) -> frozenset[str]:

@@ -247,13 +247,9 @@ def top_level_names(text: str, module: str = "") -> frozenset[str] | None:
         tree = parse(text)
     except UNPARSABLE:
         return None
-    names = bindings_of(*(one for one in tree.body if not _imports_from(one, module))).binds
+    own = {one for one in tree.body if isinstance(one, ast.ImportFrom) and one.level == 1 and one.module == module}
+    names = bindings_of(*(one for one in tree.body if one not in own)).binds
     return None if names & {EVERYTHING, "__getattr__"} else names
-
-
-def _imports_from(statement: ast.stmt, module: str) -> bool:
-    """Whether a statement is an import from a module beside it."""
-    return isinstance(statement, ast.ImportFrom) and statement.level == 1 and statement.module == module
 
 
 def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:

@@ -141,13 +141,10 @@ def _with_type_arguments(bases: list[str], heir_base: str) -> list[str]:
         return bases
     known = {*parameters, *dir(builtins)}
     new = {old: one if one.partition("[")[0] in known else old for old, one in zip(parameters, given)}
-    free = dict.fromkeys(one for one in new.values() if one in parameters)
-    holder = [f"{generic.partition('[')[0]}[{', '.join(free)}]"] if free else []
-    substituted = [
-        re.sub(r"[^\W\d]\w*", lambda word: new.get(word[0], word[0]), one) for one in bases if one != generic
-    ]
-    place = bases.index(generic)
-    return [*substituted[:place], *holder, *substituted[place:]]
+    free = ", ".join(dict.fromkeys(one for one in new.values() if one in parameters))
+    holder = {generic: f"{generic.partition('[')[0]}[{free}]" if free else ""}
+    written = (holder.get(one, re.sub(r"[^\W\d]\w*", lambda word: new.get(word[0], word[0]), one)) for one in bases)
+    return [*filter(None, written)]
 
 
 def _type_arguments(base: str) -> list[str]:
@@ -354,11 +351,6 @@ def _bound(members: Iterable[Member]) -> frozenset[str]:
     return frozenset[str]().union(*(member.binds for member in members))
 
 
-def _changes_others(member: Member, names: frozenset[str]) -> bool:
-    """Whether a statement may change the object of another name than it binds: `added = NAMES.append(1)`."""
-    return not member.is_function and not names.isdisjoint(member.touches - member.binds)
-
-
 def _is_repeated(member: Member, above: Sequence[Member]) -> bool:
     """Whether an equal statement stands above, and nothing in between changes names that it reads or binds."""
     for other in reversed(above):
@@ -388,7 +380,7 @@ def _replaced(own: Sequence[Member], inherited: Sequence[Member], added: AddedDe
         one
         for one in inherited  # an annotation alone replaces an attribute and gets its value
         if _is_overridden(one, methods, names if one.is_attribute else given, added)
-        and not _changes_others(one, bound)
+        and (one.is_function or bound.isdisjoint(one.touches - one.binds))  # not `added = NAMES.append(1)`
     }
     while True:
         readers: dict[str, list[Member]] = {}  # of remaining members below the current one

@@ -26,7 +26,7 @@ from modular_converter.convert.source.rename import RenamedModule, Renamer, rena
 from modular_converter.facts import Surroundings, TwoClasses
 from modular_converter.findings import ClassFinding, ConversionError, Finding, Location, locate
 from modular_converter.model import lexer
-from modular_converter.model.bindings import Effects, attributes_set, bindings_in, bindings_of, parameters_of
+from modular_converter.model.bindings import attributes_set, bindings_in, bindings_of, parameters_of
 from modular_converter.model.class_blocks import (
     INDENT,
     ClassBlock,
@@ -417,16 +417,13 @@ def _hook_sets_attributes(name: str, built: Mapping[str, BuiltClass], parents: R
     if block is None:
         return False
     hooks = [one.function for one in block.members if one.is_function and INIT_SUBCLASS in one.binds]
-    return all(
-        is_super_statement(one, INIT_SUBCLASS)
-        or (isinstance(one, ast.Assign) and _only_sets_attributes(bindings_of(one).effects))
-        for hook in hooks
-        for one in hook.body
-    ) and (bool(hooks) or any(_hook_sets_attributes(base, built, parents) for base in block.bases if base != name))
-
-
-def _only_sets_attributes(effects: Effects) -> bool:
-    return not effects.changes and all("." in path for path in effects.binds)
+    statements = [one for hook in hooks for one in hook.body if not is_super_statement(one, INIT_SUBCLASS)]
+    effects = bindings_of(*statements).effects
+    if effects.changes or not all(isinstance(one, ast.Assign) for one in statements):
+        return False
+    above = (base for base in block.bases if base != name)
+    is_hooked = bool(hooks) or any(_hook_sets_attributes(base, built, parents) for base in above)
+    return is_hooked and all("." in path for path in effects.binds)
 
 
 def _may_reach(

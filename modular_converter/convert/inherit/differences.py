@@ -496,13 +496,12 @@ def check_scopes(bodies: Bodies, kept: Sequence[Line]) -> Iterator[ClassFinding]
         yield finding_at(bodies.call, merged_bodies.made_global, bodies.name, name)
     nodes = walk(*bodies.child.body, *bodies.parent.body)
     calls = (node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
-    seeing = (name for call in calls if _sees_scope(call, name := dotted(call.func)))
+    named = ((dotted(call.func), call.args) for call in calls)
+    seeing = (
+        one for one, given in named if one in ("locals", "eval", "exec") or (one in ("vars", "dir") and not given)
+    )
     if function := next(seeing, None):
         yield finding_at(bodies.call, merged_bodies.sees_all, bodies.name, function)
-
-
-def _sees_scope(call: ast.Call, function: str) -> bool:
-    return function in ("locals", "eval", "exec") or (function in ("vars", "dir") and not call.args)
 
 
 def check_kinds(bodies: Bodies) -> Iterator[ClassFinding]:

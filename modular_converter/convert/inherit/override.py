@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import copy
 import itertools
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 from modular_converter.convert.inherit.bases import ClassMerge
@@ -60,30 +58,24 @@ def _merge_override(child: Member, whole: Member, parent: Member, merge: ClassMe
     adds_docstring = not is_docstring(child.function.body[0]) and is_docstring(parent.function.body[0])
     if not ("super" in child.text or adds_docstring or _completes_header(child, parent, merge)):
         return replace(child, lead=parent.lead, merged=(parent.lead_span, *child.spans[1:]))
-    with _refusing(child, merge.findings):
+    try:
         own, inherited = body_of(whole), body_of(parent)
         if whole is not child:
             own = replace(own, header=_of_both(own.header.text, own, inherited))
         header, parameters = _header(own, inherited, whole, parent, merge)
         docstring = own.docstring or _inherited_docstring(inherited, merge.settings)
         body = merge_statements(whole.function, parent.function, own, inherited, parameters, merge)
-        lines = [*([docstring] if docstring else []), *body]
-        statements = [span for one in lines for span in one.spans] or [ClassSpan(f"{BODY_INDENT}pass\n")]
-        spans = (header, *statements, own.footer)
-        text = "".join(span.text for span in spans)
-        return replace(child, lead=parent.lead, text=text, merged=(parent.lead_span, *spans, child.documentation_span))
-    return child
-
-
-@contextlib.contextmanager
-def _refusing(method: Member, findings: list[ClassFinding]) -> Iterator[None]:
-    """A context of a merge, which a finding ends."""
-    try:
-        yield
     except RecursionError:
-        findings.append(finding_at(method.node, merged_bodies.too_deep, method.function.name))
+        merge.findings.append(finding_at(child.node, merged_bodies.too_deep, child.function.name))
+        return child
     except _NotMergeableError as error:
-        findings.append(error.finding)
+        merge.findings.append(error.finding)
+        return child
+    lines = [*([docstring] if docstring else []), *body]
+    statements = [span for one in lines for span in one.spans] or [ClassSpan(f"{BODY_INDENT}pass\n")]
+    spans = (header, *statements, own.footer)
+    text = "".join(span.text for span in spans)
+    return replace(child, lead=parent.lead, text=text, merged=(parent.lead_span, *spans, child.documentation_span))
 
 
 def _completes_header(child: Member, parent: Member, merge: ClassMerge) -> bool:

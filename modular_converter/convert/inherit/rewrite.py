@@ -38,18 +38,10 @@ _BODY = f"{INDENT}{INDENT}_\n"
 
 @functools.lru_cache(maxsize=256)  # a parent has many heirs
 def _parse_header(text: str) -> cst.FunctionDef:
-    return _only_method(_parse(f"class _:\n{text}{_BODY}"))
-
-
-def _parse(text: str) -> cst.Module:
     try:
-        return cst.parse_module(text)
+        (block,) = cst.parse_module(f"class _:\n{text}{_BODY}").body
     except cst.ParserSyntaxError as error:
         raise SyntaxError(error.message) from None
-
-
-def _only_method(module: cst.Module) -> cst.FunctionDef:
-    (block,) = module.body
     assert isinstance(block, cst.ClassDef)
     (method,) = block.body.body
     assert isinstance(method, cst.FunctionDef)

@@ -321,12 +321,11 @@ class Library:
         """`files.read.find_package`; the answer is noted."""
         asked = os.path.join(beside, name)
         if asked not in self._packages:
-            self._packages[asked] = find_package(name, beside, self._is_file)
+            self._packages[asked] = find_package(
+                name, beside, lambda path: path in self.overlay or os.path.isfile(path)
+            )
         self.observations.packages[asked] = self._packages[asked] or ""
         return self._packages[asked]
-
-    def _is_file(self, path: str) -> bool:
-        return path in self.overlay or os.path.isfile(path)
 
     @functools.cached_property
     def resolver(self) -> Resolver:

@@ -72,7 +72,7 @@ def by_us(
     own = scope.local | scope.reads | scope.declared_global | scope.binds | found.of_function | found.set_around
     if node is None:  # the module's table has the names that functions declare global
         own |= frozenset[str]().union(*(one.declared_global for one in scope.everywhere))
-    set_ = scope.assigns | scope.deletes | scope.declares | found.set_around
+    set_ = scope.assigns | found.deleted | scope.declares | found.set_around
     facts = []
     for name in (own | free(scope) & around) - {EVERYTHING, "__class__"}:
         is_local = name in scope.local and node is not None
