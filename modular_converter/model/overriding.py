@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
@@ -112,16 +113,18 @@ def is_class_method(function: Function) -> bool:
     return "classmethod" in decorators_of(function)
 
 
-def sought_above(node: ast.AST, parent: str, bound: Container[str], method: ast.AST) -> ast.expr | None:
-    """The parent's name in `super(Parent, x)`, and in `Parent.f(self, …)` where the parent has its `f` from a class above it;
-    None for any other expression. Both mean a class above the parent, of which the generated class has the bases.
+def sought_above(node: ast.AST, parent: str, bound: Container[str]) -> ast.expr | None:
+    """The parent's name in `super(Parent, x)`, and in `Parent.f` where the parent has its `f` from a class above it; None for
+    any other expression. Both mean a class above the parent, of which the generated class has the bases.
+
+    Of names that Python gives each class, such as `__doc__`, only the methods of `object` count.
     """
     match node:
         case ast.Call(ast.Name("super"), [owner, _]) if dotted(owner) == parent:
             return owner
-        case ast.Call(ast.Attribute(owner, name), [ast.Name(first), *_]) if isinstance(method, Function):
-            is_above = dotted(owner) == parent and name not in bound
-            return owner if is_above and first == instance_of(method) and not is_class_method(method) else None
+        case ast.Attribute(owner, name, ast.Load()) if name not in bound and dotted(owner) == parent:
+            is_given = name.startswith("__") and not inspect.isroutine(getattr(object, name, None))
+            return None if is_given else owner
     return None
 
 

@@ -77,8 +77,8 @@ def _uses_of_parent(classes: TwoClasses) -> Iterator[Obstacle]:
         read = {*map(id, _read_from_outside(member, nodes, classes))} if base in member.text else set()
         taken = {id(node.value): node.attr for node in nodes if isinstance(node, ast.Attribute)}
         reaching = {id(node.func) for node in nodes if isinstance(node, ast.Call) and id(node) in taken}
-        if nothing_in_front:
-            read |= {id(sought_above(node, base, classes.parent.binds, member.node)) for node in nodes}
+        if nothing_in_front and member.is_function:
+            read |= {id(sought_above(node, base, classes.parent.binds)) for node in walk(*member.function.body)}
         for node in nodes:
             if is_super(node) and id(node) not in reaching:
                 reason = f"`super()` is used as a value, and in the generated class it would not reach `{base}`"

@@ -21,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from modular_converter.convert.inherit.bases import ClassMerge
 from modular_converter.findings import ClassFinding, Edit, Location, apply_edits, locate
@@ -53,6 +53,7 @@ from modular_converter.model.nodes import (
     dotted,
     parse,
     super_attribute,
+    walk,
     walk_until,
 )
 from modular_converter.model.overriding import INIT_SUBCLASS, first_parameter, sought_above
@@ -293,10 +294,9 @@ def with_super_calls(plan: Sequence[ClassSpan], merge: ClassMerge) -> Sequence[C
     """A generated class in whose lines from the child `super().f(…)` stands for `Base.f(self, …)` in the method `f`, and for
     what is sought above the parent: see `sought_above`.
     """
-    classes = merge.classes
-    bases = {merge.parent_name, *classes.bases, classes.model_base, *merge.settings.implied_bases.values()} - {""}
+    bases = {*merge.classes.bases, merge.classes.model_base, *merge.settings.implied_bases.values()} - {""}
     text = "".join(span.text for span in plan)
-    if not any(f"{base}." in text or f"super({base}" in text for base in bases):
+    if merge.parent_name not in text and not any(f"{base}." in text for base in bases):
         return plan
     methods = (one for one in class_node(text).body if isinstance(one, Function))
     edits = [edit for one in methods for edit in _calls_above(one, text, merge)]
@@ -315,24 +315,25 @@ def with_super_calls(plan: Sequence[ClassSpan], merge: ClassMerge) -> Sequence[C
 
 def _calls_above(method: Function, text: str, merge: ClassMerge) -> Iterator[Edit]:
     """See `with_super_calls`. In functions and comprehensions of a method `super()` finds no instance by itself."""
-    instance, own, parent = instance_of(method), merge.classes.name, merge.classes.parent
+    instance, own = instance_of(method), merge.classes.name
     direct = walk_until((*FUNCTIONS, ast.Lambda, ast.ClassDef, *COMPREHENSIONS), *method.body)
     short = {*map(id, direct)} if instance else set()
-    for call in walk_until((ast.ClassDef,), *method.body):
-        if not isinstance(call, ast.Call):
-            continue
-        first = dotted(call.args[0]) if call.args else ""
-        owner = sought_above(call, merge.parent_name, parent.binds, method)
-        if owner is not None and owner in call.args:
-            is_short = id(call) in short and dotted(call.args[1]) == instance
-            yield _edit(call, text, "super()") if is_short else _edit(owner, text, own)
-            continue
-        if isinstance(call.func, ast.Attribute) and call.func.attr == method.name and id(call) in short:
-            owner = call.func.value if dotted(call.func.value) in merge.reached_by(method.name) else owner
-        if owner is not None:
-            yield _edit(owner, text, "super()" if id(call) in short else f"super({own}, {instance})")
-        if owner is not None and first == instance:
-            following = sorted(_edit(one, text, "")[:2] for one in (*call.args[1:], *call.keywords))
-            *_, line, column, _ = _edit(call, text, "")
-            end = (*following, (line, column - 1))[0]
-            yield Edit(*_edit(call.args[0], text, "")[:2], *end, "")
+    for node in walk(*method.body):
+        owner = sought_above(node, merge.parent_name, merge.classes.parent.binds)
+        if owner is not None and isinstance(node, ast.Call):
+            is_short = id(node) in short and dotted(node.args[1]) == instance
+            yield _edit(node, text, "super()") if is_short else _edit(owner, text, own)
+        elif owner is not None:  # a plain function there, as of the parent
+            yield _edit(owner, text, f"super({own}, {own})")
+        elif isinstance(node, ast.Call) and id(node) in short and _is_on_base(node.func, method.name, merge):
+            yield _edit(node.func.value, text, "super()")
+            if node.args and dotted(node.args[0]) == instance:
+                following = sorted(_edit(one, text, "")[:2] for one in (*node.args[1:], *node.keywords))
+                *_, line, column, _ = _edit(node, text, "")
+                yield Edit(*_edit(node.args[0], text, "")[:2], *(*following, (line, column - 1))[0], "")
+
+
+def _is_on_base(function: ast.expr, method: str, merge: ClassMerge) -> TypeGuard[ast.Attribute]:
+    """Whether this is `Base.method` of a base that `super().method` reaches."""
+    is_named = isinstance(function, ast.Attribute) and function.attr == method
+    return is_named and dotted(function).rpartition(".")[0] in merge.reached_by(method)

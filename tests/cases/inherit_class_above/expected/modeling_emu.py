@@ -50,7 +50,7 @@ class EmuMLP(EmuRoot):
         return [super(EmuMLP, self).scale(one) for one in (x, "super(LlamaMLP, self)")]
 
     def half(self):
-        return super().size() / 2
+        return super(EmuMLP, EmuMLP).size(self) / 2
 
 
 __all__ = ["EmuMLP"]

@@ -53,18 +53,19 @@ def test_without_a_class_super_may_name_any() -> None:
     ("text", "found"),
     [
         ("super(A, x).g", "A"),
-        ("super(A, x)", "A"),
+        ("super( A, x )", "A"),
         ("A.g(self, 1)", "A"),
+        ("A.g", "A"),
+        ("A.__init__(x)", "A"),
         ("A.f(self)", ""),  # the parent's own
-        ("A.g(x)", ""),
-        ("A.g", ""),
+        ("A.g = 1", ""),
+        ("A.__doc__", ""),
         ("super(B, self).g", ""),
         ("super().g", ""),
     ],
 )
 def test_what_is_sought_above_the_parent(text: str, found: str) -> None:
-    method = function(f"def h(self, x): {text}")
-    owners = (sought_above(node, "A", {"f"}, method) for node in ast.walk(method))
+    owners = (sought_above(node, "A", {"f"}) for node in ast.walk(statement(text)))
     assert [ast.unparse(one) for one in owners if one] == ([found] if found else [])
 
 
