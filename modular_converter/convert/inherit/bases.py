@@ -135,7 +135,7 @@ def _with_type_arguments(bases: list[str], heir_base: str) -> list[str]:
     """The parent's bases with its type parameters as the heir gives them: `Generic[V, K]` for an heir of `OldMap[V, K]`, and
     `Generic[K]` for one of `OldMap[K, int]`. A name that is neither the parent's parameter nor built in leaves the parent's.
     """
-    generic = next((one for one in bases if one.startswith(("Generic[", "Protocol["))), "")
+    generic = next((one for one in bases if re.match(r"([\w.]+\.)?(Generic|Protocol)\[", one)), "")
     parameters, given = _type_arguments(generic), _type_arguments(heir_base)
     if parameters == given or len(parameters) != len(given):
         return bases

@@ -39,6 +39,10 @@ def block(name: str, bases: str, body: str = "pass") -> ClassBlock:
         ("OldMLP, Heir, Mixin", "Above, Above2", "Heir, Above, Above2, Mixin"),
         ("OldMLP, Layer", "nn.Module", "Layer"),  # which inherits from it
         ("OldMLP[int], Mixin", "nn.Module", "nn.Module, Mixin"),
+        ("OldMLP[K, int]", "t.Generic[K, V]", "t.Generic[K]"),
+        ("OldMLP[V, K]", "Base[K], Generic[K, V]", "Base[V], Generic[V, K]"),
+        ("OldMLP[list[int]]", "Base[T], Generic[T]", "Base[list[int]]"),
+        ("OldMLP[OwnT]", "Generic[T]", "Generic[T]"),  # perhaps a parameter
     ],
 )
 def test_the_bases_of_both(child: str, parent: str, merged: str) -> None:
