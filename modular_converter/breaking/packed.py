@@ -1,11 +1,11 @@
-"""The facts of a model as values that JSON knows, and back. Equal modules and places are written once, and paths relative to a
-folder: the facts are those of the same texts anywhere.
+"""The facts of a model as values that JSON knows, and back. Equal records are written once, and paths relative to a folder:
+the facts are those of the same texts anywhere.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from modular_converter.breaking.facts import (
@@ -20,125 +20,76 @@ from modular_converter.breaking.facts import (
 from modular_converter.breaking.values import CodePlace, Node, Part, Shape
 
 
-def values_of_facts(facts: ModelFacts, top: str) -> dict[str, Any]:
+_RECORDS: dict[str, type[Any]] = {
+    one.__name__: one
+    for one in (
+        CodePlace, FileFacts, MethodParameter, ModelFacts, Node, Part, PublicClass, Renaming, Shape, Signature, Written
+    )
+}  # fmt: skip
+_LEFT_OUT = frozenset({"ancestors", "reads"})
+"""Fields that say where facts come from."""
+_BELOW, _SET, _SEQUENCE = "\0", "{", "("
+"""The beginning of a path, which no text of Python has; the first items of what JSON has only lists for."""
+
+
+def values_of_facts(facts: ModelFacts, top: str) -> list[list[Any]]:
     """The facts of a model, but for the files that they were read from.
 
     Args:
         top: the folder that paths are relative to.
     """
-    return _Packer(top).model(facts)
-
-
-def facts_of_values(values: Mapping[str, Any], top: str) -> ModelFacts:
-    """The inverse of `values_of_facts`. Raises `ValueError`, `TypeError`, `LookupError` or `AttributeError` for other values."""
-    return _Unpacker(values, top).model(values)
+    packer = _Packer(os.path.join(top, ""))
+    packer.value(facts)
+    return packer.records
 
 
 class _Packer:
-    def __init__(self, top: str) -> None:
-        self._top = top
-        self._places: dict[CodePlace, int] = {}
-        self._nodes: list[list[Any]] = []
-        self._numbers: dict[int, int] = {}
-        """The identity of a module -> its number."""
+    def __init__(self, start: str) -> None:
+        self._start = start
+        self._numbers: dict[object, int] = {}
+        """A record, or the identity of one that is not a tuple -> its number."""
+        self.records: list[list[Any]] = []
+        """Each behind those that it holds, as the name of its class and its fields."""
 
-    def model(self, facts: ModelFacts) -> dict[str, Any]:
-        files = [
-            [name, self._path(one.path), one.exported, one.line, {key: self._class(it) for key, it in one.classes.items()}]
-            for name, one in facts.files.items()
-        ]  # fmt: skip
-        renamings = {kind: [one.text, self._place(one.place)] for kind, one in facts.renamings.items()}
-        places = [[self._path(one.path), one.line, one.owner] for one in self._places]
-        init = self._path(facts.init)
-        return {"places": places, "nodes": self._nodes, "files": files, "init": init, "renamings": renamings}
-
-    def _path(self, path: str) -> str:
-        return os.path.relpath(path, self._top) if path else ""
-
-    def _place(self, place: CodePlace) -> int:
-        return self._places.setdefault(place, len(self._places))
-
-    def _class(self, cls: PublicClass) -> list[Any]:
-        methods = {
-            name: [self._place(one.place), one.parameters, sorted(one.decorated), one.is_attribute]
-            for name, one in cls.methods.items()
-        }
-        fields, variables = (
-            {name: [one.text, self._place(one.place)] for name, one in all.items()}
-            for all in (cls.fields, cls.variables)
-        )
-        state = self._node(cls.state) if cls.state is not None else None
-        place = self._place(cls.place)
-        return [cls.name, place, cls.is_configuration, cls.bases, methods, fields, variables, cls.documented, state]
-
-    def _node(self, node: Node) -> int:
-        if id(node) not in self._numbers:
-            parts = [
-                [
-                    one.name,
-                    self._place(one.place),
-                    one.is_certain,
-                    one.shape,
-                    self._node(one.module) if one.module is not None else None,
-                    one.unknown,
-                ]
-                for one in node.parts
-            ]
-            self._numbers[id(node)] = len(self._nodes)
-            self._nodes.append([node.kind, self._place(node.place), parts, node.digest, node.size])
-        return self._numbers[id(node)]
+    def value(self, value: Any) -> Any:
+        kind = type(value).__name__
+        if kind in _RECORDS:
+            key = (kind, value) if isinstance(value, tuple) else id(value)
+            if key not in self._numbers:
+                names = getattr(value, "_fields", None) or value.__dataclass_fields__
+                fields = [self.value(getattr(value, name)) for name in names if name not in _LEFT_OUT]
+                self._numbers[key] = len(self.records)
+                self.records.append([kind, *fields])
+            return [self._numbers[key]]
+        if isinstance(value, Mapping):
+            return {key: self.value(one) for key, one in value.items()}
+        if isinstance(value, frozenset):
+            return [_SET, *sorted(value)]
+        if isinstance(value, (tuple, list)):
+            return [_SEQUENCE, *map(self.value, value)]
+        if isinstance(value, str) and value.startswith(self._start):
+            return _BELOW + value.removeprefix(self._start)
+        return value
 
 
-class _Unpacker:
-    def __init__(self, values: Mapping[str, Any], top: str) -> None:
-        self._top = top
-        self._places = [CodePlace(self._path(path), line, owner) for path, line, owner in values["places"]]
-        self._nodes: list[Node] = []
-        for kind, place, parts, digest, size in values["nodes"]:
-            self._nodes.append(Node(kind, self._places[place], tuple(map(self._part, parts)), digest, size))
+def facts_of_values(records: list[list[Any]], top: str) -> ModelFacts:
+    """The inverse of `values_of_facts`. Raises `ValueError`, `TypeError`, `LookupError` or `AttributeError` for other values."""
+    made: list[Any] = []
 
-    def model(self, values: Mapping[str, Any]) -> ModelFacts:
-        files = {
-            name: FileFacts(self._path(path), tuple(exported), line, {key: self._class(*it) for key, it in classes.items()})
-            for name, path, exported, line, classes in values["files"]
-        }  # fmt: skip
-        renamings = {kind: Renaming(text, self._places[place]) for kind, (text, place) in values["renamings"].items()}
-        return ModelFacts(files, self._path(values["init"]), renamings, {})
+    def value(packed: Any) -> Any:
+        if isinstance(packed, dict):
+            return {key: value(one) for key, one in packed.items()}
+        if isinstance(packed, list):
+            first, *rest = packed
+            if isinstance(first, int):
+                return made[first]
+            return frozenset(rest) if first == _SET else tuple(map(value, rest))
+        return os.path.join(top, packed[1:]) if isinstance(packed, str) and packed.startswith(_BELOW) else packed
 
-    def _path(self, path: str) -> str:
-        return os.path.normpath(os.path.join(self._top, path)) if path else ""
-
-    def _part(self, values: Sequence[Any]) -> Part:
-        name, place, is_certain, shape, module, unknown = values
-        held = self._nodes[module] if module is not None else None
-        return Part(name, self._places[place], is_certain, Shape(*shape) if shape is not None else None, held, unknown)
-
-    def _class(
-        self,
-        name: str,
-        place: int,
-        is_configuration: bool,
-        bases: Sequence[str],
-        methods: Mapping[str, Sequence[Any]],
-        fields: Mapping[str, Sequence[Any]],
-        variables: Mapping[str, Sequence[Any]],
-        documented: Mapping[str, int],
-        state: int | None,
-    ) -> PublicClass:
-        return PublicClass(
-            name,
-            self._places[place],
-            is_configuration,
-            tuple(bases),
-            {key: self._signature(*one) for key, one in methods.items()},
-            {key: Written(text, self._places[at]) for key, (text, at) in fields.items()},
-            {key: Written(text, self._places[at]) for key, (text, at) in variables.items()},
-            documented,
-            self._nodes[state] if state is not None else None,
-        )
-
-    def _signature(
-        self, place: int, parameters: Sequence[Sequence[Any]], decorated: Sequence[str], is_attribute: bool
-    ) -> Signature:
-        made = tuple(MethodParameter(*one) for one in parameters)
-        return Signature(self._places[place], made, frozenset(decorated), is_attribute)
+    for kind, *fields in records:
+        reads: dict[str, Any] = {"reads": {}} if kind == ModelFacts.__name__ else {}
+        made.append(_RECORDS[kind](*map(value, fields), **reads))
+    facts = made[-1]
+    if not isinstance(facts, ModelFacts):
+        raise TypeError(facts)
+    return facts
