@@ -56,6 +56,7 @@ FLOORS = {
         "pipeline",
         "silence",
         "schedule",
+        "exchange",
         "batch",
     ),
     "modular_converter.check": (
