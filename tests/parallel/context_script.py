@@ -101,6 +101,12 @@ def refused(call):
         return f"{type(error).__name__}: {error}"
 
 
+def own_loss(model):
+    """Of hidden states that are this process's part."""
+    found = model(input_ids=IDS, labels=IDS, output_hidden_states=True)
+    (found.loss + found.hidden_states[1].pow(2).mean()).backward()
+
+
 def refusals():
     model = whole("llama")
     sharded = shared_out(model)
@@ -122,6 +128,7 @@ def refusals():
         "dropout": refused(lambda: dropping(input_ids=IDS)),
         "eager": refused(lambda: shared_out(eager)),
         "by length": refused(lambda: shared_out(by_length)),
+        "own loss": refused(lambda: own_loss(sharded)),
         "other batches": refused(lambda: shared_out(model)(input_ids=IDS + dist.get_rank())),
         "compiled": refused(lambda: shared_out(model, compile=True)),
         "stages": refused(lambda: shared_out(model, "cp2.pp2")),

@@ -86,6 +86,7 @@ SAID = {
     "dropout": "cp: dropout would draw other numbers than one device",
     "eager": 'cp needs the attention "sdpa", and LlamaForCausalLM has eager',
     "by length": "cp: the frequencies of model.rotary_emb (dynamic) depend on the whole sequence's length",
+    "own loss": "for a loss of your own leave labels out",
     "other batches": "processes 0 and 1 divide the same layers, stages or sequences and were given different batches",
     "compiled": "cp goes neither with compile= nor with sequence_parallel= yet",
     "stages": "cp2.pp2: cp goes together with ddp, fsdp and tp alone",

@@ -125,6 +125,8 @@ want, got = whole(ids, output_attentions=True), sharded(ids, output_attentions=T
 found["dict"] = [relative_error(a, b) for a, b in zip(got.attentions, want.attentions)]
 pairs = sharded(ids, output_attentions=True, use_cache=False, return_dict=False)[-1]
 found["tuple"] = [relative_error(a, b) for a, b in zip(pairs, want.attentions)]
+inside = sharded.model(ids, output_attentions=True).attentions
+found["inside"] = [relative_error(a, b) for a, b in zip(inside, want.attentions)]
 weights = torch.rand(want.attentions[1].shape)
 for model, attentions in ((whole, want.attentions), (sharded, got.attentions)):
     (attentions[1] * weights).sum().backward()
@@ -202,7 +204,7 @@ def test_attention_weights_are_whole_and_one_process_saves(tmp_path):
     (tmp_path / "script.py").write_text(ATTENTIONS)
     found = line_of(4, tmp_path / "script.py")
     assert len(found["dict"]) == len(found["tuple"]) == 2
-    assert max(*found["dict"], *found["tuple"], found["gradient"], found["whole again"]) < 1e-4
+    assert max(*found["dict"], *found["tuple"], *found["inside"], found["gradient"], found["whole again"]) < 1e-4
     assert found["generate"] == [4] and found["signature"]
     assert found["writers"] == [True, False, False, False]
 

@@ -222,7 +222,7 @@ class ContextParallel:
                 raise ApplyError(
                     f"cp: the model returns a tensor of {list(leaf.shape)}, no part of the sequence: {CURE}"
                 )
-            return leaf if call.keeps else exchanged(leaf, self.group, _joined, _own)[:, : call.length]
+            return _part(leaf) if call.keeps else exchanged(leaf, self.group, _joined, _own)[:, : call.length]
 
         return pytree.tree_map(whole, result)
 
@@ -316,6 +316,21 @@ def _kept(given: Any, length: int, device: torch.device) -> torch.Tensor | None:
     if isinstance(given, torch.Tensor):
         return given.to(device)
     return torch.arange(length - min(given, length), length, device=device) if given else None
+
+
+def _part(tensor: torch.Tensor) -> torch.Tensor:
+    """This process's part, without a gradient of its own: a mean over it is not that over the whole."""
+
+    def refuse(gradient: torch.Tensor) -> None:
+        raise ApplyError(
+            "cp: a forward with labels returns this process's part of logits and hidden states; for a loss of your own leave labels "
+            "out: they are whole then"
+        )
+
+    if tensor.requires_grad:
+        tensor = tensor.view_as(tensor)  # the model's own loss has the tensor itself
+        tensor.register_hook(refuse)  # type: ignore[no-untyped-call]
+    return tensor
 
 
 def _pieces(tensor: torch.Tensor, group: Group) -> list[torch.Tensor]:

@@ -6,7 +6,8 @@ import contextlib
 import functools
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,19 +118,26 @@ def attentions_whole(model: torch.nn.Module, pieces: Mapping[str, Piece], group:
         return gathered(value, group, 1, borders_of(counts))
 
     local, counts = local_modules(model, pieces), HeadCounts.of(pieces, group)
-    models = _models_in(model)
-    own = {id(module): module.__dict__.get("forward") for module in models}
+    models = list({id(module): module for module in (model, *_models_in(model))}.values())
+    own = _forwards(models)
     with heads_recorded(local) as owners:
-        for module in models if any(module is model for module in models) else [model, *models]:
+        for module in models:
             module.__dict__["forward"] = _with_whole_heads(module, module.forward, counts, owners, gather)
         try:
             yield
         finally:
-            for module in model.modules():
-                if own.get(id(module)) is not None:
-                    module.__dict__["forward"] = own[id(module)]
-                else:
-                    module.__dict__.pop("forward", None)
+            _give_back(own)
+
+
+def _forwards(modules: Iterable[torch.nn.Module]) -> list[tuple[dict[str, Any], Any]]:
+    """The dictionary of each module, with the forward in it; None if it has that of its class."""
+    return [(vars(module), vars(module).get("forward")) for module in modules]
+
+
+def _give_back(own: Iterable[tuple[dict[str, Any], Any]]) -> None:
+    for scope, forward in own:
+        scope.pop("forward", None)
+        scope.update({} if forward is None else {"forward": forward})
 
 
 def _models_in(model: torch.nn.Module) -> list[torch.nn.Module]:
@@ -140,11 +148,20 @@ class WholeAttentions:
     """Lets a model and those inside it return the weights of all heads in each call that asks for them.
 
     The code of a method, such as a ``generate`` that makes time stamps, may ask without the caller's knowledge.
+
+    Args:
+        only_inside: whether the model's own forward does so by itself.
     """
 
-    def __init__(self, model: torch.nn.Module, pieces: Mapping[str, Piece], group: Group) -> None:
-        self.given, self.active = (model, pieces, group), False
-        for module in _models_in(model):
+    def __init__(
+        self, model: torch.nn.Module, pieces: Mapping[str, Piece], group: Group, only_inside: bool = False
+    ) -> None:
+        self.model, self.pieces, self.group, self.active = weakref.ref(model), pieces, group, False
+        inside = [module for module in _models_in(model) if module is not model]
+        # Else modules and their functions, which hold each other, would keep the weights of a model that is gone.
+        self.detach = weakref.finalize(model, _give_back, _forwards(inside))
+        self.detach.atexit = False
+        for module in inside if only_inside else [model, *inside]:
             module.__dict__["forward"] = self._asked(module, module.forward)
 
     @contextlib.contextmanager
@@ -152,7 +169,9 @@ class WholeAttentions:
         """A block in which all calls return them; see ``attentions_whole``."""
         self.active = True
         try:
-            with attentions_whole(*self.given):
+            model = self.model()
+            assert model is not None, "its modules hold this"
+            with attentions_whole(model, self.pieces, self.group):
                 yield
         finally:
             self.active = False

@@ -30,6 +30,7 @@ from modular_converter.parallel.choice.sequence_parallel import (
 from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept_types
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS, Arguments
 from modular_converter.parallel.engine.base.adapted import keep_adapters, path_of_base, state_of_adapters, wrap
+from modular_converter.parallel.engine.base.attention_heads import WholeAttentions
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.memory import print_usage, tell
 from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, kept_fit, refusals
@@ -93,6 +94,7 @@ from modular_converter.parallel.inference.generation import (
 from modular_converter.parallel.inference.plain_forwards import DirectGroup, make_inference
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import resolve
+from modular_converter.parallel.shard.apply import Applied
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.shard.forwards import check_ids, never_traced
 
@@ -193,8 +195,8 @@ def parallelize_here(given: Arguments) -> Any:
         model.__dict__["_dropout"] = SharedDropout(model, skeleton, grid.group.group, place, watched, grid.group)
         model.__dict__["_held_modules"] = hold_weights(applied, shapes, grid.mesh, grid.data is None)
     model.__dict__.update(_applied=applied, _checked=checked, _grid=grid, _own_class=type(model))
-    if given.plan is None and grid.group.size > 1:
-        model.__dict__[UNPROVEN] = Unproven(unproven, skeleton)
+    if grid.group.size > 1:
+        _know_shares(model, applied, None if given.plan is not None else Unproven(unproven, skeleton))
     model.__class__ = _class_of(type(model), given, grid)
     keep_adapters(model, ApplyError, ALONE)
     if grid.data is not None or given.training is not None:
@@ -217,6 +219,14 @@ def parallelize_here(given: Arguments) -> Any:
     if said is not None:
         print_usage(model, share, f"this process's share of {grid.everyone.size}", model._figures(), said)
     return model
+
+
+def _know_shares(model: Any, applied: Applied, unproven: Unproven | None) -> None:
+    """Let a model return the attention weights of all heads, and refuse arguments that its own plan was not tried with."""
+    pieces, group = applied.resolution.pieces, applied.group
+    model.__dict__["_attentions"] = WholeAttentions(model, pieces, group, only_inside=True)
+    if unproven is not None:
+        model.__dict__[UNPROVEN] = unproven
 
 
 def opened(given: Arguments, grid: ProcessGrid, place: torch.device) -> tuple[Any, Arguments, WeightSource]:

@@ -16,7 +16,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.engine.base.adapted import let_go, refuse_saving_adapters
-from modular_converter.parallel.engine.base.attention_heads import attentions_whole, wants_attentions
+from modular_converter.parallel.engine.base.attention_heads import wants_attentions
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage, without_devices
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
 from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names, saves_as_library
@@ -106,6 +106,8 @@ class Sharded(InLayout, MemoryFigures):
         for parts in ("_sequence", "_context"):
             if parts in own.__dict__:
                 own.__dict__.pop(parts).detach()
+        if "_attentions" in own.__dict__:
+            own.__dict__.pop("_attentions").detach()
         release(own.__dict__.pop("_held_modules"))
         uncheck_ids(own.__dict__.pop("_checked"))
         del own.__dict__["_applied"], own.__dict__["_grid"]
@@ -268,14 +270,11 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _called(own: Callable[..., Any], self: Any, args: Any, kwargs: Any) -> Any:
     group = self._applied.group
-    if "_recording" in self.__dict__ or not wants_attentions(self, args, kwargs):
+    attentions = self.__dict__.get("_attentions")
+    if attentions is None or attentions.active or not wants_attentions(self, args, kwargs):
         with for_compiled([self]):
             result = own(self, *args, **kwargs)
         forget_entered(group)
         return _refusing_spread_gradients(result)
-    self.__dict__["_recording"] = True
-    try:
-        with attentions_whole(self, self._applied.resolution.pieces, group):
-            return getattr(self, own.__name__)(*args, **kwargs)
-    finally:
-        del self.__dict__["_recording"]
+    with attentions.everywhere():
+        return getattr(self, own.__name__)(*args, **kwargs)

@@ -361,12 +361,30 @@ def _has_mesh(user: Any, mesh: Any) -> bool:
     return any(getattr(one, "device_mesh", None) == mesh for one in user.parameters())
 
 
+class AssignedGradient(Added):
+    """``weight.grad = whole`` of the models' DTensors, of which each process takes its part, as the next backward needs it."""
+
+    def __init__(self) -> None:
+        self.own: Any = vars(TensorBase)["grad"]
+        super().__init__("grad", property(self.own.__get__, self._assign, self.own.__delete__))
+
+    def _assign(self, weight: Any, value: Any) -> None:
+        if type(value) is torch.Tensor and value.shape == weight.shape and _is_of(weight, self.users):
+            value = _own_part("a gradient", weight, value)
+        self.own.__set__(weight, value)
+
+
+def _own_part(name: str, weight: Any, whole: torch.Tensor) -> Any:
+    """A whole tensor, the same on all processes, as a DTensor cut like a weight."""
+    meet_with(name, [whole.detach()], [], weight.device_mesh)
+    placed = whole.detach().to(weight._local_tensor.device).expand(weight.shape)
+    return cut_as(placed, weight.device_mesh, weight.placements)
+
+
 def _copied(weight: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
     """``weight.copy_(whole)``, of which each process takes its part; torch takes DTensors alone."""
     if type(source) in (torch.Tensor, torch.nn.Parameter) and source.dim() and not isinstance(weight, ShareTensor):
-        place = weight._local_tensor.device
-        meet_with("a copy", [source.detach()], [], weight.device_mesh)
-        source = cut_as(source.detach().to(place).expand(weight.shape), weight.device_mesh, weight.placements)
+        source = _own_part("a copy", weight, source)
     return TensorBase.copy_(weight, source, *args, **kwargs)
 
 
@@ -473,6 +491,7 @@ PATCHES = Patches(
         Patch(torch.nn.Module, "load_state_dict", _refuse_shares),
         Patch(DTensor, "full_tensor", _averaged),
         AssignedData(),
+        AssignedGradient(),
         Added("new", _new),
         Added("copy_", _copied),
         Added("__setitem__", _set_entries),
