@@ -12,6 +12,7 @@ import tempfile
 import torch
 import torch.distributed as dist
 from torch import nn
+from transformers import LogitsProcessor, LogitsProcessorList
 
 from modular_converter.parallel import Training, parallelize
 from modular_converter.parallel.errors import PlanError
@@ -20,6 +21,16 @@ from tests.parallel.settings_script import llama
 
 IDS = torch.arange(1, 17).view(2, 8)
 HEARD: list[int] = []
+
+
+class Counts(LogitsProcessor):
+    """Wants the token whose number is that of its calls."""
+
+    calls = 0
+
+    def __call__(self, ids, scores):
+        self.calls += 1
+        return torch.nn.functional.one_hot(torch.full((len(ids),), self.calls), scores.shape[1]).float()
 
 
 def logits(model):
@@ -134,6 +145,9 @@ ASKED = {name: lambda model, name=name: getattr(model, name) for name in _PROPER
     "forward": lambda model: model.eval().forward(input_ids=IDS).logits.detach(),
     "call": logits,
     "generate": lambda model: model.eval().generate(IDS, max_new_tokens=3, do_sample=False),
+    "generate with a processor": lambda model: model.eval().generate(
+        IDS, max_new_tokens=4, do_sample=False, logits_processor=LogitsProcessorList([Counts()])
+    ),
     "compute_transition_scores": lambda model: model.compute_transition_scores(IDS, [torch.ones(2, 64)] * 2),
     "prepare_inputs_for_generation": lambda model: sorted(model.prepare_inputs_for_generation(IDS)),
     "deepcopy": lambda model: logits(copy.deepcopy(model)),

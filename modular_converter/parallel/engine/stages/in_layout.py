@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from modular_converter.parallel.choice.skeleton import Skeleton, kept_types
 from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven, refuse_unproven
-from modular_converter.parallel.engine.checkpoint.model_files import is_folder, save_model, saves_as_library
+from modular_converter.parallel.engine.checkpoint.model_files import is_folder, saves_as_library
 from modular_converter.parallel.engine.group.agreed_plan import agreed_unproven
 from modular_converter.parallel.engine.group.gradients import refuse_wrapped
 from modular_converter.parallel.engine.group.held_weights import hold_weights
@@ -167,12 +166,8 @@ class PipelineInLayout(InLayout, Pipeline):
             whole = copy.deepcopy(self._shapes)
             for name, one in whole.named_parameters():
                 one.data = one.data.to(state[name].dtype)  # of the weights, where products have another one
-            once = {name: one for name, one in state.items() if self._names.get(name, name) == name}
-            if more:
-                sized = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
-                whole.save_pretrained(folder, state_dict=state, is_main_process=True, **sized, **more)
-                return
-            save_model(whole, once, state.__getitem__, Path(folder), 1, max_shard_size)
+            size = "5GB" if max_shard_size is None else max_shard_size
+            whole.save_pretrained(folder, state_dict=state, is_main_process=True, max_shard_size=size, **more)
 
         made_by_first(write)
 

@@ -84,6 +84,8 @@ _INSTEAD = {
     ),
 }
 _BEFORE = "what changes or asks the whole model comes before it is cut into stages"
+# Options of `generate` that are code of the caller's.
+_OWN_CODE = ("logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn")
 # Methods of a module that convert all weights by its `_apply`.
 _CONVERTING = ("to", "type", "cpu", "cuda", "float", "double", "half", "bfloat16")
 
@@ -476,8 +478,8 @@ class Pipeline(StageWeights):
 
         Args:
             input_ids: of shape [rows, length], on every process.
-            groups: the number of parts of the batch in flight; the number of stages if None. One part uses one stage at a
-                time.
+            groups: the number of parts of the batch in flight, each of which uses one stage at a time; if None, the number of
+                stages, or one with code of your own, which may count its calls.
             options: of transformers' ``generate``, such as attention_mask, max_new_tokens, do_sample, logits_processor.
 
         Returns:
@@ -489,7 +491,8 @@ class Pipeline(StageWeights):
         self._shapes.train(self.training)
         self._made_for = None  # the decoder changes the shapes of the stage
         with together([self._calls]):
-            return decoder.generate(input_ids, min(groups or self._stages_in_all, len(input_ids)), options)
+            usual = 1 if any(options.get(name) for name in _OWN_CODE) else self._stages_in_all
+            return decoder.generate(input_ids, min(groups or usual, len(input_ids)), options)
 
     def _made_decoder(self) -> Decoder:
         if self._decoder is None:
