@@ -453,7 +453,7 @@ def compare_taken_description(classes: TwoClasses) -> Iterator[ClassFinding]:
     documented = {own.name for own, theirs in classes.overrides if _has_docstring(theirs) and not _has_docstring(own)}
     typed = {own.name for own, theirs in classes.overrides if theirs.returns is not None and own.returns is None}
     own_class = ("self", "cls", "type(self)", "self.__class__", classes.name)
-    of_class = () if child.docstring or not (parent.docstring or DOCSTRING in parent.binds) else own_class
+    of_class = own_class if parent.docstring and not child.docstring else ()
     for member in (*child.members, *classes.kept):
         for node, reads in _description_reads(member):
             is_docs = reads == DOCSTRING

@@ -120,7 +120,7 @@ def merge_class(
     if own_text != child_text:
         child = parse_class(own_text)
     parent = with_private_members(parent, child, private)
-    if implied := _implied(child):
+    if implied := _implied(child) & parent.binds:
         parent = replace(parent, members=tuple(one for one in parent.members if not one.binds or one.binds - implied))
     replaced = {base: replaced_base(base, parent.bases) for base in child.bases}
     classes = TwoClasses(child, parent, parent_base, bases, replaced, around, settings.model_base)
@@ -154,12 +154,11 @@ def merge_class(
 
 
 def _implied(child: ClassBlock) -> frozenset[str]:
-    """The names that Python binds in a class without a statement, and where the parent's would not be seen: the docstring,
-    and no hash beside an equality.
+    """The names that Python binds in each class without a statement, where the parent's would not be seen: also no hash beside
+    an equality.
     """
     own = child.binds_anew
-    names = ({"__doc__"} if child.docstring else set()) | ({HASH} if EQUALITY in own else set())
-    return frozenset(names - own)
+    return frozenset({"__doc__", "__module__", "__qualname__"} | ({HASH} if EQUALITY in own else set())) - own
 
 
 def _with_own_locals(text: str, child: ClassBlock, parent: ClassBlock) -> str:

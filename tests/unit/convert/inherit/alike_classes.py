@@ -4,6 +4,11 @@ from __future__ import annotations
 
 
 ALIKE = {
+    "names that Python binds in each class": (
+        "",
+        "__doc__ = 'made ' + 'here'\n__qualname__ = 'Other'\nb = 2",
+        "new.__doc__, type(new).__qualname__, new.b",
+    ),
     "one name of a chain": ("a = 5", "a = b = 2", "new.a, new.b"),
     "one name of a tuple": ("a = 5", "a, b = 1, 2", "new.a, new.b"),
     "one of two on a line": ("a = 5", "a = 1; b = 2", "new.a, new.b"),
