@@ -361,7 +361,11 @@ def test_the_plan_of_more_ranks_is_that_of_fewer_unless_parts_stay_whole_for_the
 
 
 def allocated(model: torch.nn.Module, rows: int, subject: ModelInQuestion, forwards: int = 1) -> int:
-    """The most bytes that torch's allocator has given out in a step beyond those before, as its profiler tells."""
+    """The most bytes that torch's allocator has given out in a step beyond those before, as its profiler tells.
+
+    Of several steps: with parts of a sequence and recompute, the same step has given out up to 6 % less at its peak, without
+    any search for cyclic garbage, too.
+    """
     inputs = inputs_of(model, replace(subject.request, samples=rows // forwards), torch.device("cpu"))
 
     def step() -> None:
@@ -372,7 +376,8 @@ def allocated(model: torch.nn.Module, rows: int, subject: ModelInQuestion, forwa
     step()
     model.zero_grad(set_to_none=True)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiled:
-        step()
+        for _ in range(4):
+            step()
     assert profiled.profiler is not None
     events, left = [], list(profiled.profiler.kineto_results.experimental_event_tree())
     while left:
