@@ -18,7 +18,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from modular_converter.convert.emit.format import format_files
 from modular_converter.convert.emit.formatters import Formatted
 from modular_converter.convert.examine.report import examine
-from modular_converter.convert.exchange import DefinitionExchange
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.schedule import Readings, Schedule, cycles, dependencies, required_files
 from modular_converter.convert.silence import with_fixes, with_selected_findings, without_silenced
@@ -239,11 +238,6 @@ class Run:
     stale: Readings | None = None
     """Where most generated files are stale, so that a conversion before those of its neighbours would be in vain."""
 
-    @functools.cached_property
-    def _exchange(self) -> DefinitionExchange:
-        assert self.stale is not None
-        return DefinitionExchange(self.stale)
-
     @without_collector()
     def convert(self, paths: Collection[str], known: Mapping[str, Conversion] | None = None) -> list[Conversion]:
         """Convert modular files, given as absolute paths; the results are sorted by path and formatted.
@@ -285,8 +279,6 @@ class Run:
     def _batch(self, paths: Sequence[str], library: Library, workers: Workers[Library]) -> list[Conversion]:
         """Convert files and format all results together, but for those that are kept."""
         kept = {path: one for path in paths if self.kept and (one := self.kept.find(path, library)) is not None}
-        if self.stale:
-            kept |= self._exchange.conversions([path for path in paths if path not in kept], library)
         paths = [path for path in paths if path not in kept]
         conversions = convert_all(paths, workers, self.progress)
         by_settings: dict[int, list[Conversion]] = {}

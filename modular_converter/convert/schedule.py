@@ -264,7 +264,6 @@ _LAST_WORD = re.compile(r"(?:[A-Z]+|[A-Z]?[a-z]*)\d*_*$")
 """`Norm` of `LlamaRMSNorm`: a copy in another model has it, too."""
 _DEFINED = re.compile(r"^\s*(?:class|(?:async\s+)?def)\s+(\w+)|^(\w+)(?=\s*[:=])", re.MULTILINE)
 _IMPORTED = re.compile(r"^\s*from\s+([\w.]+)\s+import", re.MULTILINE)
-_DEMAND = re.compile(r"^.*(?:\bdel\b|AttributeError).*|super\([^()]*\)[^()]*\((?:[^()]|\([^()]*\))*", re.MULTILINE)
 _WITH_BODY = (Role.CLASS, Role.FUNCTION, Role.ASSIGNMENT)
 
 
@@ -272,19 +271,15 @@ def _key(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-class HeirWords(NamedTuple):
+class _Heir(NamedTuple):
     """A modular file, as it names what it reads."""
 
-    files: tuple[str, ...]
-    """Its generated files on disk."""
     model: str
     words: frozenset[str]
     own: frozenset[str]
     """The names that it defines."""
     copied: frozenset[str]
     """The names that its generated files define beside those."""
-    demanded: frozenset[str]
-    """The words by which it says what its parents have: those of what it removes, and of calls of `super()`."""
 
 
 class Readings:
@@ -301,10 +296,8 @@ class Readings:
             disk: it reads the files on disk.
         """
         self.required, self._edited, self._before, self._disk = required, edited, before, disk
-        self.older = Library(disk.settings, dict(before))
-        """It reads the files as they were before, and generated files as they are on disk."""
-        self.heirs: dict[str, HeirWords | None] = {}
-        """Modular files whose neighbours differ; None for one that reads what is not certain."""
+        self._older = Library(disk.settings, dict(before))
+        self._heirs: dict[str, _Heir | None] = {}
         self._differences: dict[tuple[str, str], frozenset[str] | None] = {}
 
     def current(self, paths: Iterable[str]) -> dict[str, Conversion]:
@@ -314,37 +307,26 @@ class Readings:
         settings = self._disk.settings
         if settings.strict or settings.output_dir:  # any finding of an heir counts; copies lie elsewhere
             return {}
-        folders, concerned = {os.path.dirname(one) for one in self._edited}, set[str]()
+        folders = {os.path.dirname(one) for one in self._edited}
         for path in paths:
             if path not in self.required or os.path.dirname(path) in folders:
                 continue
-            self.heirs[path] = self._read_heir(path)
-            if self.heirs[path] is None or any(
-                self.concerns(self._disk, path, one) for one in self.required[path] & self._edited
-            ):
-                concerned.add(path)
+            self._heirs[path] = self._read_heir(path)
+            if any(self.concerns(self._disk, path, one) for one in self.required[path] & self._edited):
+                self._heirs[path] = None
         return {
-            path: Conversion(path, {}, requires=self.required[path]) for path in self.heirs if path not in concerned
+            path: Conversion(path, {}, requires=self.required[path])
+            for path, heir in self._heirs.items()
+            if heir is not None
         }
-
-    def changed(self, library: Library, path: str) -> dict[str, frozenset[str]] | None:
-        """The definitions that have changed in the files that an heir reads, as a library reads them; None where it is not
-        certain what has.
-        """
-        if self.heirs.get(path) is None:
-            return None
-        read = [one for one in self.required[path] if one in self._edited or one in library.overlay]
-        files = [one for one in read if self.concerns(library, path, one)]
-        found = {one: self._differences.get((one, library.hash(one))) for one in files}
-        return None if None in found.values() else {one: names for one, names in found.items() if names}
 
     def concerns(self, library: Library, path: str, file: str) -> bool:
         """Whether a modular file reads something of a neighbour's file that differs, as a library reads it, from before."""
-        heir = self.heirs.get(path)
+        heir = self._heirs.get(path)
         if heir is None or (file in self._edited and file not in self._before):
             return True
         try:
-            old, new = self.older.module(file), library.module(file)
+            old, new = self._older.module(file), library.module(file)
         except ConversionError:
             return True
         asked = file, library.hash(file)
@@ -353,13 +335,13 @@ class Readings:
         changed = self._differences[asked]
         return changed is None or not changed.isdisjoint(_read(heir, old, new))
 
-    def _read_heir(self, path: str) -> HeirWords | None:
+    def _read_heir(self, path: str) -> _Heir | None:
         """None for a file that may read more than the definitions of which it says the names."""
         with contextlib.suppress(ConversionError, OSError):
             return self._named_by(path)
         return None
 
-    def _named_by(self, path: str) -> HeirWords | None:
+    def _named_by(self, path: str) -> _Heir | None:
         module, text = self._disk.module(path), self._disk.text(path)
         words = frozenset(_WORD.findall(text))
         if "import *" in text or self._takes_handed_on(path, module):
@@ -371,12 +353,10 @@ class Readings:
         if any(one.is_symlink() for one in files):
             return None
         own = frozenset(module.definitions)
-        own_files = tuple(one.path for one in files if modular_of(one.path, self._disk.settings) == path)
-        defined = {name for one in own_files for pair in _DEFINED.findall(self._disk.text(one)) for name in pair}
+        texts = (self._disk.text(one.path) for one in files if modular_of(one.path, self._disk.settings) == path)
+        defined = {name for one in texts for pair in _DEFINED.findall(one) for name in pair}
         model = _key(os.path.basename(os.path.dirname(path)))
-        demanded = frozenset(word for one in _DEMAND.findall(text) for word in _WORD.findall(one))
-        copied = frozenset(map(_key, defined - own - {""}))
-        return HeirWords(own_files, model, words, frozenset(map(_key, own)), copied, demanded)
+        return _Heir(model, words, frozenset(map(_key, own)), frozenset(map(_key, defined - own - {""})))
 
     def _reads_ancestors(self, path: str) -> bool:
         """Whether ancestors of the neighbours' classes may lie in files that are edited or made anew, which a modular file
@@ -386,7 +366,7 @@ class Readings:
         models = models_folder_of(path, settings)
         if any(models_folder_of(one, settings) != models for one in self._edited):
             return True
-        texts = (self.older.text_if_readable(one) or "" for one in self.required[path])
+        texts = (self._older.text_if_readable(one) or "" for one in self.required[path])
         imported = {one for text in texts for one in _IMPORTED.findall(text)}
         return any(neighbour_module(one, settings) and not is_sibling(one) for one in imported)
 
@@ -398,7 +378,7 @@ class Readings:
         below = [one for one in imported if any(parts_below_models(x, self._disk.settings) for x in modules_of(one))]
         asked = {base.rpartition(".")[2] for base in bases for one in below if base.startswith(f"{one.bound}.")}
         asked |= {one.name for one in below if one.bound in bases}
-        texts = [self.older.text_if_readable(one) or "" for one in self.required[path]]
+        texts = [self._older.text_if_readable(one) or "" for one in self.required[path]]
         return not all(any(re.search(rf"^class {name}\b", text, re.MULTILINE) for text in texts) for name in asked)
 
 
@@ -418,7 +398,7 @@ def _difference(old: Module, new: Module) -> frozenset[str] | None:
     return frozenset(found) if found.isdisjoint(read) else None
 
 
-def _read(heir: HeirWords, old: Module, new: Module) -> set[str]:
+def _read(heir: _Heir, old: Module, new: Module) -> set[str]:
     """The definitions of a neighbour that an heir reads."""
     model = _key(os.path.basename(os.path.dirname(old.path)))
     starts = {name for name in old.definitions if name in heir.words or _is_copied(name, model, heir)}
@@ -435,7 +415,7 @@ def _read(heir: HeirWords, old: Module, new: Module) -> set[str]:
     return reached(starts, needed)
 
 
-def _is_copied(name: str, model: str, heir: HeirWords) -> bool:
+def _is_copied(name: str, model: str, heir: _Heir) -> bool:
     """Whether a definition of a neighbour may stand in a generated file of the heir, with whatever prefix."""
     found = _LAST_WORD.search(name)
     last = _key(found[0]) if found is not None else ""

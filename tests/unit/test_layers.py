@@ -56,7 +56,6 @@ FLOORS = {
         "pipeline",
         "silence",
         "schedule",
-        "exchange",
         "batch",
     ),
     "modular_converter.check": (

@@ -76,8 +76,8 @@ class StaleConversions(Cache):
         return with_selected_findings(replace(conversion, files=files), self.settings)
 
     def keep(self, conversions: Iterable[Conversion]) -> None:
-        """Store the successful conversions that are new, and whole: what `DefinitionExchange` gives depends on the files on disk."""
-        self.store(one for one in conversions if one.origins and one.files is not self._found.get(one.path))
+        """Store the successful conversions that are new."""
+        self.store(one for one in conversions if one.files is not self._found.get(one.path))
 
     def _content_with(self, folder: str, converted: Iterable[Conversion]) -> bytes:
         entries, texts = self._load_texts(folder)

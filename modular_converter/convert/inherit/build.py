@@ -6,7 +6,7 @@ import ast
 import functools
 import itertools
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -310,26 +310,20 @@ class BuiltClass:
         return self.statement.name
 
 
-def build_classes(
-    neighbours: Neighbourhood, library: Library, wanted: Collection[str] | None = None
-) -> Mapping[str, BuiltClass]:
+def build_classes(neighbours: Neighbourhood, library: Library) -> Mapping[str, BuiltClass]:
     """Merge each class that has a neighbour parent with it; the others stay as written. In the file's order.
-
-    Args:
-        wanted: the classes to merge, with the ancestors of theirs in the file; None for all.
 
     Raises `ConversionError` with the overrides that cannot be merged.
     """
     built: dict[str, BuiltClass] = {}
-    all_ancestors = _ancestors(neighbours)
-    some = neighbours.classes if wanted is None else {*wanted}.union(*(all_ancestors[one] for one in wanted))
     ancestors: dict[str, frozenset[str]] = {}
     for name, statement in neighbours.classes.items():
-        ancestors[name] = all_ancestors[name]
-        if name not in some:
-            continue
         library.note(name)
         found = neighbours.parent_of(statement)
+        above = set(statement.bases)
+        if found is not None:
+            above |= {*neighbours.neighbours[found[1]].definitions[found[2]].bases}
+        ancestors[name] = frozenset(above).union(*(ancestors.get(base, ()) for base in above))
         built[name] = (
             _merge(statement, found, ancestors, built, neighbours, library)
             if found
@@ -339,17 +333,6 @@ def build_classes(
     if errors:
         raise ConversionError(*errors)
     return built
-
-
-def _ancestors(neighbours: Neighbourhood) -> dict[str, frozenset[str]]:
-    """The names of the bases of each class, of its parent, and of the classes above it in the file that are among them."""
-    ancestors: dict[str, frozenset[str]] = {}
-    for name, statement in neighbours.classes.items():
-        found, above = neighbours.parent_of(statement), set(statement.bases)
-        if found is not None:
-            above |= {*neighbours.neighbours[found[1]].definitions[found[2]].bases}
-        ancestors[name] = frozenset(above).union(*(ancestors.get(base, ()) for base in above))
-    return ancestors
 
 
 def _merge(
