@@ -236,7 +236,7 @@ _OTHERS = (
     "prepare_distribute_model push_to_hub register_backward_hook register_for_auto_class "
     "register_load_state_dict_post_hook register_load_state_dict_pre_hook register_state_dict_post_hook "
     "register_state_dict_pre_hook resize_position_embeddings retrieve_modules_from_names save_distributed_checkpoint "
-    "set_adapter set_encoder set_extra_state should_save_on_this_rank supports_context_parallel "
+    "set_adapter set_encoder set_extra_state should_save_on_this_rank smart_apply supports_context_parallel "
     "warn_if_padding_and_no_attention_mask xpu activation_checkpointing_disable activation_checkpointing_enable"
 )
 NOT_CALLED = set(_OTHERS.split())

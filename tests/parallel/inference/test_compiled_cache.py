@@ -1,12 +1,16 @@
 """A step with a static cache is compiled once for all counts of tokens."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 
 
+torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
+from modular_converter.parallel.inference.generation import let_counts_vary  # noqa: E402
+
 
 SCRIPT = """
 import torch, torch._dynamo
@@ -36,6 +40,14 @@ before = graphs()
 let_counts_vary()
 print(before, graphs())
 """
+
+
+def test_what_an_update_of_a_static_layer_assigns_is_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.compiler.config, "dynamic_sources", "")
+    let_counts_vary()
+    counts, layer = torch.compiler.config.dynamic_sources, "L['past_key_values'].layers[12]"
+    assert re.fullmatch(counts, f"{layer}.cumulative_length_int")
+    assert not re.fullmatch(counts, f"{layer}.keys") and not re.fullmatch(counts, "L['self'].cumulative_length_int")
 
 
 @pytest.mark.slow
