@@ -166,13 +166,13 @@ def _measure(folder: str, model: str, chosen: str, index: LibraryIndex, library:
 
 def _comes_back_alone(flat: FlatModel, path: str, library: Library) -> bool:
     """Whether a file comes back when it is the only one of its model and all of it is written out."""
-    return written_out(flat.without([one.path for one in flat.files if one.path != path]), library).has_come_back
+    return written_out(flat.without([one.path for one in flat.files if one.path != path]), library).round_trips
 
 
 def _lacks_nothing_used(flat: FlatModel, path: str, library: Library) -> bool:
     """Whether a file would come back alone without definitions that nothing uses, and not with them."""
     rest, gone = without_unused(flat.without([one.path for one in flat.files if one.path != path]), library)
-    return bool(gone) and written_out(rest, library).has_come_back
+    return bool(gone) and written_out(rest, library).round_trips
 
 
 def _lines_of_kind(proof: Proof, kind: str) -> int:
