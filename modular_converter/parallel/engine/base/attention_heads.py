@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import operator
 import re
 import weakref
@@ -158,11 +159,13 @@ class WholeAttentions:
     ) -> None:
         self.model, self.pieces, self.group, self.active = weakref.ref(model), pieces, group, False
         inside = [module for module in _models_in(model) if module is not model]
-        # Else modules and their functions, which hold each other, would keep the weights of a model that is gone.
-        self.detach = weakref.finalize(model, _give_back, _forwards(inside))
-        self.detach.atexit = False
+        self._own = [(weakref.ref(module), vars(module).get("forward")) for module in inside]
         for module in inside if only_inside else [model, *inside]:
             module.__dict__["forward"] = self._asked(module, module.forward)
+
+    def detach(self) -> None:
+        """Give the modules inside their own forwards back."""
+        _give_back([(vars(module), forward) for one, forward in self._own if (module := one()) is not None])
 
     @contextlib.contextmanager
     def everywhere(self) -> Iterator[None]:
@@ -177,18 +180,25 @@ class WholeAttentions:
             self.active = False
 
     def _asked(self, module: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+        # A module and a function that held each other would keep the weights of a model that is gone.
+        there: Callable[[], Any] = weakref.ref(module)
+        function: Any = forward.__func__ if getattr(forward, "__self__", None) is module else None  # type: ignore[attr-defined]
+        own = forward if function is None else None
+
         @never_traced
         def whole(*args: Any, **kwargs: Any) -> Any:
             with self.everywhere():
-                return module.forward(*args, **kwargs)
+                return there().forward(*args, **kwargs)
 
-        @functools.wraps(forward)
         def called(*args: Any, **kwargs: Any) -> Any:
             if self.active or not _asks(args, kwargs):
-                return forward(*args, **kwargs)
+                return own(*args, **kwargs) if own is not None else function(there(), *args, **kwargs)
             return whole(*args, **kwargs)
 
-        return called
+        made: Any = functools.update_wrapper(called, forward, updated=())
+        made.__signature__ = inspect.signature(forward)
+        del made.__wrapped__  # `forward` of the module
+        return made  # type: ignore[no-any-return]
 
 
 def _with_whole_heads(

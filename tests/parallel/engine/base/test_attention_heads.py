@@ -1,10 +1,15 @@
 """Numbers of query heads in a configuration, by which a share of them is told."""
 
+import gc
+import inspect
+import weakref
+
 import pytest
 
 
 transformers = pytest.importorskip("transformers")
-from modular_converter.parallel.engine.base.attention_heads import _query_heads  # noqa: E402
+from modular_converter.parallel.engine.base.attention_heads import WholeAttentions, _query_heads  # noqa: E402
+from modular_converter.parallel.shard.collectives import FakeGroup  # noqa: E402
 
 
 def test_numbers_of_query_heads_are_those_of_all_configurations_inside():
@@ -16,3 +21,24 @@ def test_numbers_of_query_heads_are_those_of_all_configurations_inside():
     assert _query_heads(both) == {7, 8}
     config.attention_heads_of_layers = [2, 9, True]
     assert _query_heads(config) == {6, 2, 9} and _query_heads(None) == set()
+
+
+@pytest.mark.parametrize("only_inside", [False, True])
+def test_modules_that_return_all_heads_keep_no_model_that_is_gone(only_inside):
+    config = transformers.LlamaConfig(
+        hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=16
+    )
+    model = transformers.LlamaForCausalLM(config)
+    signature, inner, weight = inspect.signature(model.model.forward), model.model, weakref.ref(model.lm_head)
+    made = WholeAttentions(model, {}, FakeGroup(2), only_inside)
+    assert ("forward" in vars(model), "forward" in vars(inner)) == (not only_inside, True)
+    assert inspect.signature(inner.forward) == signature
+    made.detach()
+    assert "forward" not in vars(inner)
+    made = WholeAttentions(model, {}, FakeGroup(2), only_inside)
+    gc.disable()
+    try:
+        del model, inner
+        assert weight() is None and made.model() is None
+    finally:
+        gc.enable()
