@@ -42,10 +42,10 @@ print(before, graphs())
 """
 
 
-def test_what_an_update_of_a_static_layer_assigns_is_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.compiler.config, "dynamic_sources", "")
-    let_counts_vary()
-    counts, layer = torch.compiler.config.dynamic_sources, "L['past_key_values'].layers[12]"
+def test_what_an_update_of_a_static_layer_assigns_is_a_count() -> None:
+    with torch.compiler.config.patch(dynamic_sources=""):
+        let_counts_vary()
+        counts, layer = torch.compiler.config.dynamic_sources, "L['past_key_values'].layers[12]"
     assert re.fullmatch(counts, f"{layer}.cumulative_length_int")
     assert not re.fullmatch(counts, f"{layer}.keys") and not re.fullmatch(counts, "L['self'].cumulative_length_int")
 
