@@ -8,7 +8,7 @@ import pytest
 
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+pytest.importorskip("transformers.cache_utils")
 from modular_converter.parallel.inference.generation import let_counts_vary  # noqa: E402
 
 
