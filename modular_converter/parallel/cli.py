@@ -17,13 +17,12 @@ from modular_converter.parallel.commands.common import (
     reports_errors,
     set_option,
 )
-from modular_converter.parallel.commands.kinds import committed, derive_command, verify
+from modular_converter.parallel.commands.kinds import committed, derive_command, plan_in_question, verify
 from modular_converter.parallel.commands.run import run
 from modular_converter.parallel.commands.schedule import predict_schedule
 from modular_converter.parallel.commands.tune import tune_command
 from modular_converter.parallel.commands.write import export_command, write
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.text_checks import read_plan
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.tested_versions import tell_untested
 
@@ -102,13 +101,7 @@ def show(model: str, plan_file: str | None, settings: tuple[str, ...], ranks: in
     For each layer its style, its shape whole and on a rank, its communication, and its bytes; then bytes and
     collectives of each kind of layer. The shapes are those of the small instance that was traced, unless --full.
     """
-    from modular_converter.parallel.plans.resolve import check_whole
-
-    given = read_plan(plan_file, Plan) if plan_file else None
-    found = derived_of(model, settings)
-    plan = given or found.plan
-    if given:
-        check_whole(given, found.small.model)
+    found, plan = plan_in_question(plan_file, lambda: derived_of(model, settings))
     if full:
         from modular_converter.parallel.tables.summary import full_model
 

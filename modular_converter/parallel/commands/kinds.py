@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -121,16 +122,17 @@ def verify(
         # Cut into ``ranks`` stages, and then in two between each two layers.
         sys.exit(not say(model, f"{ranks} stages", verify_pipeline(small.model, chain, inputs, ranks)))
     from modular_converter.parallel.choice.same_numbers import with_numbers
-    from modular_converter.parallel.plans.resolve import check_whole, resolve
+    from modular_converter.parallel.plans.resolve import resolve
     from modular_converter.parallel.proof.on_ranks import RankPool
     from modular_converter.parallel.proof.prove import prove
     from modular_converter.parallel.solve.cost import static_findings
 
-    given = read_plan(plan_file, Plan) if plan_file else None
-    found = derived_of(model, settings) if kind == "tensor" else expert_derived(model, settings, needed=not given)
-    plan = given or found.plan
-    if given:
-        check_whole(given, found.small.model)
+    found, plan = plan_in_question(
+        plan_file,
+        lambda: derived_of(model, settings)
+        if kind == "tensor"
+        else expert_derived(model, settings, needed=not plan_file),
+    )
     findings = []
     if kind == "tensor":
         findings = static_findings(found.trace, plan, resolve(plan, found.small.model).pieces, ranks)
@@ -161,6 +163,20 @@ def print_json(model: str, how: str, verdict: Verdict) -> bool:
     """Print a verdict with its whole scope as one line of JSON, and return whether it passed."""
     click.echo(json.dumps({"model": model, "on": how, **verdict.to_json()}))
     return verdict.passed
+
+
+def plan_in_question(plan_file: str | None, derive: Callable[[], Derived]) -> tuple[Derived, Plan]:
+    """What is derived, with the plan of a file, if one is named, in place of the derived one.
+
+    Raises ``PlanError`` if the file has no plan, before anything is derived, or one that does not fit the model.
+    """
+    from modular_converter.parallel.plans.resolve import check_whole
+
+    given = read_plan(plan_file, Plan) if plan_file else None
+    found = derive()
+    if given:
+        check_whole(given, found.small.model)
+    return found, given or found.plan
 
 
 def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", needed: bool = True) -> Derived:
