@@ -73,7 +73,11 @@ def _format(files: Mapping[str, str], settings: Settings) -> Formatted:
 
 def _is_writable(text: str) -> bool:
     """Whether a text can be encoded in UTF-8."""
-    return text.encode("utf-8", "ignore").decode() == text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _unreadable(name: str, text: str) -> Finding | None:

@@ -211,9 +211,8 @@ def _calls(child: ast.ClassDef, base: str, theirs: Mapping[str, Member], apart: 
                 yield _Call(node, owner, is_statement)
         # Methods of the class and static ones are the parent's, which the generated file imports.
         elif found.is_function and dotted(node.value) == base:
-            if CLASS_LEVEL.isdisjoint(decorators_of(found.function)) and node.attr not in MADE_BY_NAME.keys() - {
-                "__new__"
-            }:
+            is_of_class = MADE_BY_NAME.get(node.attr) == "classmethod"
+            if not is_of_class and CLASS_LEVEL.isdisjoint(decorators_of(found.function)):
                 yield _Call(node, "" if instance is None else child.name, False)
 
 

@@ -205,7 +205,7 @@ def record_run(
                 del loss
         noted.close()
         if fused.guessed and (
-            idle := idle_weight({path: layers[path] for path in noted.segments if path}, noted.used)
+            idle := idle_weight({path: layers[path] for path in noted.segments if path}, noted.account.taken)
         ):
             raise AdviceError(f"{type(model).__name__}: {idle}: whether it runs depends on values")
         if trains and fused.attention_dropout and any(group.size > 1 for group in groups):
@@ -257,6 +257,7 @@ class _Account:
     def __init__(self, state: Iterable[torch.Tensor]) -> None:
         self.events: list[float] = []
         self.held: dict[int, float] = {}
+        self.taken: set[int] = set()
         self.state = {storage_number(one) for one in state}
         self.open = True
         self._refs: list[Any] = []
@@ -264,6 +265,7 @@ class _Account:
     def operation(self, given: list[torch.Tensor], results: list[torch.Tensor]) -> list[torch.Tensor]:
         """The results of an operation that are no views of what it was given; their storages have come."""
         known = {storage_number(one) for one in given}
+        self.taken |= known
         new = [one for one in results if storage_number(one) not in known]
         for one in new:
             self._made(one)
@@ -298,7 +300,7 @@ class _Notes:
         owners: list[Any] = self.owners  # torch has no types for it
         with DisableTorchFunctionSubclass():  # else a weight with a role registers it on what enters its region
             self.handles = [one.register_post_accumulate_grad_hook(self._gradient) for one in owners]
-        self.inside, self.used = 0, set[int]()
+        self.inside = 0
         for path, layer in layers.items():
             self.handles.append(layer.register_forward_pre_hook(self._entering(path), with_kwargs=True))
             self.handles.append(layer.register_forward_hook(self._left))
@@ -369,7 +371,6 @@ class _Notes:
                 f"a run takes more than {MOST_OPERATIONS} operations: the model loops over its tokens; give a smaller "
                 "--sequence"
             )
-        self.used.update(map(storage_number, given))
         new = self.account.operation(given, results)
         if new and func.name() != "aten::empty" or results and func._schema.is_mutable:
             self.stretches[-1].kernels.append(Kernel(flops, size_of((*given, *results))))

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from modular_converter.parallel import torch_private
 from modular_converter.parallel.inference.experts import fuse_experts
 from modular_converter.parallel.inference.fused import fuse_activations, fuse_norms
-from modular_converter.parallel.inference.generation import choose_cache, let_counts_vary
+from modular_converter.parallel.inference.generation import choose_cache
 from modular_converter.parallel.int8 import Int8Linear
 from modular_converter.parallel.shard.apply import Applied, attach
 from modular_converter.parallel.shard.collectives import ProcessGroup, options_of
@@ -150,6 +150,7 @@ class DirectGroup(ProcessGroup):
         Args:
             borders: the first entry of each rank, then the whole length; may be omitted for equal shares.
         """
+        assert dim == -1
         lengths = [last - first for first, last in pairwise(borders)]
         uneven = len(set(lengths)) > 1
         if uneven:
@@ -332,6 +333,5 @@ def make_inference(applied: Applied, group: DirectGroup, compile: bool) -> None:
     fuse_norms(model)
     fuse_activations(model)
     model.eval().requires_grad_(False)
-    let_counts_vary()  # a static cache may also be asked for by a call
     if compile:
         choose_cache(model, {})

@@ -89,6 +89,7 @@ from modular_converter.parallel.inference.generation import (
     agreeing_methods,
     checked_batches,
     choose_cache,
+    let_counts_vary,
     paged_batches,
 )
 from modular_converter.parallel.inference.plain_forwards import DirectGroup, make_inference
@@ -182,13 +183,13 @@ def parallelize_here(given: Arguments) -> Any:
     tell("cutting the weights", said)
     _prove_context(model, grid)
     checked = check_ids(model)
-    sequence = (
-        _sequence_plan(model, plan, grid, skeleton) if given.training and given.training.sequence_parallel else None
-    )
+    in_parts = given.training is not None and given.training.sequence_parallel
+    sequence = _sequence_plan(model, plan, grid, skeleton) if in_parts else None
     later = grid.data is not None
     applied = source.apply_plan(model, plan if sequence is None else sequence.plan, types, later)
     if isinstance(grid.group, DirectGroup):
         make_inference(applied, grid.group, given.compile)
+        let_counts_vary()
         note(applied, shapes)
     else:
         watched = given.training is None or not given.training.compile

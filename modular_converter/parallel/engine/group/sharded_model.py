@@ -103,11 +103,9 @@ class Sharded(InLayout, MemoryFigures):
         own.__dict__.pop(WATCHED, None)
         own.__dict__.pop(CALLS, None)
         own.__dict__.pop("_dropout").detach()
-        for parts in ("_sequence", "_context"):
+        for parts in ("_sequence", "_context", "_attentions"):
             if parts in own.__dict__:
                 own.__dict__.pop(parts).detach()
-        if "_attentions" in own.__dict__:
-            own.__dict__.pop("_attentions").detach()
         release(own.__dict__.pop("_held_modules"))
         uncheck_ids(own.__dict__.pop("_checked"))
         del own.__dict__["_applied"], own.__dict__["_grid"]

@@ -243,11 +243,9 @@ class FolderSource(WeightSource):
 
         def answered() -> Any:
             made = probe_of(model, lambda part: self.checkpoint.filled(part, self._whole))
-            return (
-                made
-                if isinstance(made, str)
-                else ({n for n, _ in made.model.named_parameters()}, made.inputs, made.answers)
-            )
+            if isinstance(made, str):
+                return made
+            return {name for name, _ in made.model.named_parameters()}, made.inputs, made.answers
 
         found = from_first_process(answered, self.everyone)
         if isinstance(found, str):

@@ -44,6 +44,7 @@ from modular_converter.parallel.inference.fused import unfuse
 from modular_converter.parallel.inference.generation import (
     GENERATE_BATCH,
     choose_cache,
+    let_counts_vary,
     make_agree,
     paged_batches,
     tokens_of,
@@ -182,6 +183,7 @@ class Worker(Answering):
         loaded.local = local_modules(model, applied.resolution.pieces)
         loaded.copies = applied.copies()
         make_inference(applied, self.group, compile)
+        let_counts_vary()  # a static cache may also be asked for by a call
         del keep
         loaded.compiled = compile
         make_agree(model, self.group, self.progress.step)
