@@ -75,7 +75,7 @@ def make(folder: Path, shape: str) -> None:
         found = re.search(r"layers\.(\d+)\.", name)
         parts.setdefault(found[1] if found else name, []).append(name)
     folder.mkdir(parents=True, exist_ok=True)
-    placed = {}
+    placed: dict[str, str] = {}
     for number, names in enumerate(parts.values(), 1):
         file = f"model-{number:05}-of-{len(parts):05}.safetensors"
         tensors = {}
@@ -224,7 +224,8 @@ def page(rows: dict[str, Any], folder: Path, devices: int, device: str) -> Itera
     yield f"{datetime.date.today()}, {versions}, {hardware()}. {config['architectures'][0]}, hidden {config['hidden_size']},"
     yield f"{config['num_hidden_layers']} layers, {size / 1e9:.2f} GB of files; {devices} ranks ({device})."
     yield ""
-    if (row := rows.get("memory")) is not None:
+    if "memory" in rows:
+        row = rows["memory"]
         most = max(range(devices), key=lambda rank: row["grown"][rank] - row["shares"][rank])
         extra = (devices - 1) * row["whole_on_each"]
         beyond = (row["grown"][most] - row["shares"][most]) / row["model"]
@@ -241,7 +242,8 @@ def page(rows: dict[str, Any], folder: Path, devices: int, device: str) -> Itera
         yield f"| the furthest beyond its share, over the model | {100 * beyond:.1f} % |"
         yield f"| the main process's own memory at most | {mib(row['grown_main'])} |"
         yield ""
-    if (row := rows.get("time")) is not None:
+    if "time" in rows:
+        row = rows["time"]
         yield "| `time`, seconds | loaded whole | ready | with the start of Python, to the first answer |"
         yield "|---|---|---|---|"
         for way, name in (("whole", "`from_pretrained`, `parallelize(model)`"), ("folder", '`parallelize("folder")`')):

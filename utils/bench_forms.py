@@ -78,7 +78,7 @@ def measure_all(options: argparse.Namespace) -> None:
     dist.destroy_process_group()
 
 
-def made(shape: str, device: Any, options: dict[str, bool]) -> Any:
+def made(shape: str, device: Any, options: dict[str, Any]) -> Any:
     """A model with the same weights in each process and form, in this form."""
     import torch
 

@@ -67,6 +67,7 @@ async def measure(client: Client, path: Path, keystrokes: int) -> tuple[int, lis
     """Lines of a file; seconds of its first conversion, of a keystroke (median, the slowest of nine in ten, CPU time), and of
     a hover right after one.
     """
+    assert client._server
     server = psutil.Process(client._server.pid)
     text = path.read_text(encoding="utf-8")
     started = time.perf_counter()

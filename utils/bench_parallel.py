@@ -57,6 +57,7 @@ class Bench:
     def __init__(self, options: argparse.Namespace, weights: str) -> None:
         self.options, self.weights = options, weights
         self.lock = threading.Lock()
+        self.port = 0
 
     def keep(self, row: Row) -> None:
         with self.lock, open(self.options.results, "a", encoding="utf-8") as file:

@@ -26,7 +26,7 @@ from marked_pages import write_part
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from modular_converter.parallel.commands.schedule import MeasuredModel  # noqa: E402
+from modular_converter.parallel.commands.measure_schedule import MeasuredModel  # noqa: E402
 from modular_converter.parallel.costs import CountRequest, chain_work  # noqa: E402
 from modular_converter.parallel.schedule.forecast import PipelineSetting, forecast  # noqa: E402
 from modular_converter.parallel.schedule.stage_costs import with_times  # noqa: E402

@@ -113,7 +113,8 @@ def work(options: argparse.Namespace) -> None:
             whole = torch.cuda.get_device_properties(device).total_memory
             torch.cuda.set_per_process_memory_fraction(options.cap_gib * GIB / whole, device)
     dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo")
-    training = Training(**dict.fromkeys(words, True), **({"chunks": 2} if "pp" in layout else {}))
+    switches: dict[str, Any] = {**dict.fromkeys(words, True), **({"chunks": 2} if "pp" in layout else {})}
+    training = Training(**switches)
     torch.manual_seed(0)
     whole_layout = layout.replace("pp", "fsdp")
     parallelize(LlamaForCausalLM(config_of("tiny")), layout=whole_layout)  # what is imported and connected stays

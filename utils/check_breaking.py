@@ -208,9 +208,9 @@ def _is_unknown(key: str, others: Keys) -> bool:
 def _table(what: str, rows: list[Counts]) -> Iterator[str]:
     yield f"| releases | classes in both | {what} | found | recall | said with certainty | right | precision |\n"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
-    sums = [sum(row[column] for row in rows) for column in range(1, 6)]  # type: ignore[misc]
-    for name, *numbers in [*(row[:6] for row in rows), ("all", *sums)]:
-        classes, real, found, said, right = numbers
+    numbers = [row[1:6] for row in rows]
+    names = [*(row.pair for row in rows), "all"]
+    for name, (classes, real, found, said, right) in zip(names, [*numbers, [sum(one) for one in zip(*numbers)]]):
         yield f"| {name} | {classes:,} | {real:,} | {found:,} | {_share(found, real)} | {said:,} | {right:,} | {_share(right, said)} |\n"
 
 

@@ -78,14 +78,14 @@ def vllm_styles(model: Any) -> dict[str, str]:
     def keep(module: Any, *rest: Any, **more: Any) -> Any:
         return module
 
-    class NoFusers(dict):  # type: ignore[type-arg]
+    class NoFusers(dict):
         def __init__(self, *rest: Any) -> None:
             super().__init__()
 
         def __missing__(self, key: Any) -> list[Any]:
             return []
 
-    replaced = {"replace_linear_class": _recorder(styles), "Fusers": NoFusers}
+    replaced: dict[str, Any] = {"replace_linear_class": _recorder(styles), "Fusers": NoFusers}
     replaced |= dict.fromkeys(("replace_conv_class", "replace_embedding_class", "replace_layernorm_class"), keep)
     with mock.patch.multiple(base, **replaced):
         own.recursive_replace()
@@ -100,7 +100,7 @@ def sglang_styles(model: Any) -> dict[str, str]:
     text = model.config.get_text_config()
     own = _bound(module.TransformersBase, model=model, config=model.config, text_config=text, quant_config=None)
     parallel = types.SimpleNamespace(tp_size=2)
-    replaced = {"replace_linear_class": _recorder(styles), "get_parallel": lambda: parallel}
+    replaced: dict[str, Any] = {"replace_linear_class": _recorder(styles), "get_parallel": lambda: parallel}
     with mock.patch.multiple(module, replace_rms_norm_class=lambda norm, *rest: norm, **replaced):
         own.recursive_replace()
     return styles
@@ -113,7 +113,7 @@ def layers_of(module: Any, theirs: dict[str, str]) -> dict[str, tuple[str, dict[
     found = {}
     for ours, name in {**theirs, "replicate": "replicate"}.items():
         made: list[tuple[str, dict[str, bool]]] = []
-        kinds = {}
+        kinds: dict[str, Any] = {}
         for kind in ("ColumnParallelLinear", "RowParallelLinear", "ReplicatedLinear"):
 
             def init(self: Any, kind: str = kind, made: Any = made, **given: Any) -> None:

@@ -18,7 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from other_libraries import LIBRARIES, undefined_names, unpack
 
@@ -112,12 +112,15 @@ def method_of(node: ast.FunctionDef, in_class: bool) -> Method:
 def signature_of(given: ast.arguments) -> inspect.Signature:
     """The signature of a stub with these parameters, which Python makes."""
     none = ast.Constant(None)
-    plain = {
+    plain: dict[str, Any] = {
         name: [ast.arg(one.arg) for one in getattr(given, name)] for name in ("posonlyargs", "args", "kwonlyargs")
     }
-    stars = {name: one and ast.arg(one.arg) for name in ("vararg", "kwarg") for one in [getattr(given, name)]}
+    stars: dict[str, Any] = {
+        name: one and ast.arg(one.arg) for name in ("vararg", "kwarg") for one in [getattr(given, name)]
+    }
     keyword_defaults = [one and none for one in given.kw_defaults]
-    arguments = ast.arguments(**plain, **stars, defaults=[none] * len(given.defaults), kw_defaults=keyword_defaults)
+    defaults: list[ast.expr] = [none] * len(given.defaults)
+    arguments = ast.arguments(**plain, **stars, defaults=defaults, kw_defaults=keyword_defaults)
     stub = ast.fix_missing_locations(ast.Expression(ast.Lambda(arguments, none)))
     return inspect.signature(eval(compile(stub, "stub", "eval")))
 

@@ -55,5 +55,6 @@ def _negate(node: ast.If | ast.IfExp | ast.While) -> ast.AST:
 
 
 def _other_constant(node: ast.Constant) -> ast.AST:
-    node.value = not node.value if isinstance(node.value, bool) else node.value + 1
+    value: Any = node.value
+    node.value = not value if isinstance(value, bool) else value + 1
     return node

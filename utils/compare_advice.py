@@ -155,11 +155,11 @@ def _timed_advice(model: str, nodes: int) -> str:
     devices = f"{nodes}x8xH100-80GB"
     words += ["--devices", devices, "--sequence", str(TOKENS), "--format", "json"]
     command = [sys.executable, "-m", "modular_converter.parallel.cli", "advise", "llama", *words]
-    seconds, found = [], b""
+    seconds, output = [], b""
     with tempfile.TemporaryDirectory() as folder:
         for rows in (8, 16, 8):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            found = subprocess.run(
+            output = subprocess.run(
                 [*command, "--batch", str(nodes * rows)],
                 env={**os.environ, "MODULAR_CONVERTER_CACHE": folder},
                 stdout=subprocess.PIPE,
@@ -168,7 +168,7 @@ def _timed_advice(model: str, nodes: int) -> str:
             ).stdout
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    layouts = len(json.loads(found)["candidates"])
+    layouts = len(json.loads(output)["candidates"])
     return " | ".join([f"| Llama 3.1 {model} | {devices} | {layouts}", *(f"{one:.1f}" for one in seconds)]) + " |"
 
 
@@ -185,7 +185,7 @@ def estimators() -> str:
 
     measured = measured_rows(ROOT / "utils/advise_measured.json")
     rows = [row for row in measured if row.get("peak")]
-    ours = {id(row): found["predicted"] for row in rows if (found := predicted(row)) is not None}
+    ours = {id(row): known["predicted"] for row in rows if (known := predicted(row)) is not None}
     models = {name: model_on_meta(name) for name in {row["model"] for row in rows}}
     table = [
         "| estimator | settings | minimum | median | maximum | below the truth |",
@@ -196,9 +196,11 @@ def estimators() -> str:
         (f"DeepSpeed {deepspeed.__version__}", of_deepspeed),
     )
     for name, estimate in others:
-        known = [(row, found) for row in rows if (found := estimate(models[row["model"]], row)) is not None]
-        table.append(_ratios(name, [(found, row) for row, found in known]))
-        table.append(_ratios("ours, the same settings", [(ours[id(row)], row) for row, _ in known if id(row) in ours]))
+        theirs = [(found, row) for row in rows if (found := estimate(models[row["model"]], row)) is not None]
+        table.append(_ratios(name, theirs))
+        table.append(
+            _ratios("ours, the same settings", [(ours[id(row)], row) for _, row in theirs if id(row) in ours])
+        )
     table.append(_ratios("ours, all settings", [(ours[id(row)], row) for row in rows if id(row) in ours]))
     return "\n".join(table)
 

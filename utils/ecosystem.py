@@ -78,7 +78,8 @@ def main() -> int:
     for library in LIBRARIES:
         if library.name not in (options.library or names):
             continue
-        before, now = known.get(library.name, {}), {}
+        before: dict[str, Any] = known.get(library.name, {})
+        now: dict[str, Any] = {}
         with tempfile.TemporaryDirectory() as folder:
             now["figures"] = count(library, Path(folder), options.cache)
         print(f"{library.name}: {now['figures']}; before {before.get('figures')}", flush=True)

@@ -9,6 +9,7 @@ of several tests, too. `LIMIT_OF_TESTS` are the seconds that each may take. `CHO
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import json
 import os
@@ -24,7 +25,9 @@ from typing import Any
 
 import pytest
 
-from utils import lines_of_processes
+
+# By the name that `sitecustomize.py` imports it under: its notes are those of the process.
+lines_of_processes = importlib.import_module("utils.lines_of_processes")
 
 
 class Recorder:
@@ -56,7 +59,7 @@ class Recorder:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
             for name in getattr(item, "fixturenames", ()):
                 _add(self.lines, self.of_fixtures.get(name, {}))
             lines = {path.removeprefix(os.getcwd() + os.sep): sorted(found) for path, found in self.lines.items()}

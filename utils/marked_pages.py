@@ -33,7 +33,7 @@ def write_outcomes(part: str, what: str, made: str, outcomes: Mapping[str, int])
     wrong = sum(count for outcome, count in outcomes.items() if outcome.startswith("wrong"))
     names = [outcome for outcome in sorted(outcomes) if not outcome.startswith("wrong")]
     columns = [what, *names, "wrong"]
-    numbers = [sum(outcomes.values()), *(outcomes[one] for one in names), wrong]
+    numbers = [str(one) for one in (sum(outcomes.values()), *(outcomes[one] for one in names), wrong)]
     lines = [columns, ["---:"] * len(columns), numbers]
-    table = "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     write_part(CHANGES, part, f"{table}\n{made}, {datetime.date.today():%d %B %Y}\n")

@@ -254,8 +254,9 @@ def recorded(tree: Path, tests: Sequence[str], limit: float) -> Tests:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "lines"
         pytest_passes(tree, tests, {"LINES_OF_TESTS": str(target), "LIMIT_OF_TESTS": str(limit)})
-        nothing = {"tests": {}, "failed": tests, "modules": []}
-        found, why = json.loads(target.read_text()) if target.exists() else nothing, "fails"
+        nothing: dict[str, Any] = {"tests": {}, "failed": tests, "modules": []}
+        found: dict[str, Any] = json.loads(target.read_text()) if target.exists() else nothing
+        why = "fails"
         if found is nothing:
             why = f"ends the process, or has a test of more than {limit:.0f} s (ten times --limit),"
     for test in found["failed"]:

@@ -17,6 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,7 +92,7 @@ def tried(name: str, number: int, seed: int) -> Iterator[str]:
         return
     big = larger(derived.target, derived.small, derived.plan)
     choice = random.Random(f"{seed} {name}")
-    seen = set()
+    seen: set[Any] = set()
     while len(seen) < number:
         what, plan = random_plan(derived.plan, derived.small.model, choice)
         if str(plan) in seen:

@@ -152,7 +152,7 @@ def run_turns(shape: str, devices: int, parts: set[str]) -> None:
         emit(name, value, **about[number])
 
     one = build(shape).to(place)
-    say(0, "memory_mib", [usage(place)["allocated"] / 2**20])
+    say(0, "memory_mib", [int(usage(place)["allocated"]) / 2**20])
     say(0, "weights_bytes", sum(p.numel() * p.element_size() for p in one.parameters()))
     say(0, "weight_bytes", next(one.parameters()).element_size())
     ours = build(shape)

@@ -59,9 +59,9 @@ def _model(name: str) -> tuple[Any, dict[str, Any], bool]:
     import torch
     from run_verified import generating
 
-    from modular_converter.parallel.tables.coverage import published
     from modular_converter.parallel.tiny.build import randomise, target_of, targets_of_folder
     from modular_converter.parallel.tiny.inputs import make_inputs
+    from modular_converter.parallel.tiny.shrink import published
 
     folder = name.partition(":")[2]
     head = None if folder else generating(name)

@@ -125,7 +125,7 @@ def _a_step(derived: Any, found: Any, call: Any, shared: Any, backward: Callable
         error = worst_error([one.detach() for one in own], [one.detach() for one in whole])
         if not error <= CLOSE:
             return f"DIFFERENT: outputs {turn} a step by {error:.1e}"
-        sum((one * one).mean() for one in whole).backward()  # type: ignore[union-attr]
+        sum((one * one).mean() for one in whole).backward()
         optimizer.step()
         backward(sum((one * one).mean() for one in own))
     local = [getattr(parameter, "_local_tensor", parameter) for parameter in shared.parameters()]
