@@ -92,8 +92,12 @@ def _reads_changes(line: Line, bodies: Bodies) -> bool:
     attributes = (target.partition(".")[2] for part in bodies.before for target in part.targets if "." in target)
     if any(bodies.merge.around.is_set_above(bodies.name, attribute) for attribute in attributes):
         return True
+    call = method_call(bodies.call, bodies.child.name)
+    assert call is not None
+    given = _given(call, bodies.instance, bodies.parent)
     changed = (parameters_of(bodies.parent) - bodies.parameters).union(
-        *(part.effects.writes | part.effects.objects_changed for part in bodies.before)
+        (name for name, value in given.items() if not _is_named(value, name) and _is_computed(name, given, bodies)),
+        *(part.effects.writes | part.effects.objects_changed for part in bodies.before),
     )
     return not line.effects.reads.isdisjoint(changed)
 
@@ -329,7 +333,7 @@ def _is_computed(name: str, given: Mapping[str, ast.expr], bodies: Bodies) -> bo
 
     Names, constants and results of calls stay without effect, as in the corpus (shieldgemma2, d_fine, granitemoehybrid).
     """
-    others = {one: value for one, value in given.items() if one != name and ast.unparse(value) != one}
+    others = {one: value for one, value in given.items() if one != name and not _is_named(value, one)}
     read = bindings_of(*others.values()).read_paths
     is_plain = isinstance(given[name], (ast.Name, ast.Constant, ast.Call))
     if is_plain or name in read or not bindings_of(given[name]).read_paths.isdisjoint(others):
@@ -397,7 +401,11 @@ def _calls(node: ast.AST) -> bool:
 
 def _has_its_name(value: ast.expr | None, name: str, names: Container[str]) -> bool:
     """Whether a parameter of the parent has its value in the child under its own name."""
-    return name in names if value is None else ast.unparse(value) == name
+    return name in names if value is None else _is_named(value, name)
+
+
+def _is_named(value: ast.expr, name: str) -> bool:
+    return ast.unparse(value) == name
 
 
 def _arguments_read(nodes: Sequence[ast.AST]) -> set[str]:

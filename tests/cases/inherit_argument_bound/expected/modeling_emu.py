@@ -15,3 +15,15 @@ class EmuMLP(nn.Module):
         if bias:
             self.inner = nn.Linear(8, 8)
         self.more = 1
+
+
+class EmuRoot:
+    def __init__(self, size):
+        self.size = size
+
+
+class EmuTop(EmuRoot):
+    def __init__(self, size=3):
+        self.early = 1
+        size = size + 1
+        super().__init__(size)
