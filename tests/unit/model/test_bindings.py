@@ -91,6 +91,7 @@ def by_us(
     inner = around if scope.kind is ScopeKind.CLASS or node is None else (around | scope.local) - scope.declared_global
     children = sorted(by_us(one, inner, augmented, walrus, class_name) for one in scope.inner)
     name = "" if node is None else getattr(node, "name", NAMES.get(type(node), "genexpr"))
+    name = getattr(name, "id", name)  # of a `type` statement
     return name, getattr(node, "lineno", 0), sorted(facts), children
 
 
