@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from modular_converter.parallel.errors import ApplyError, PlanFormatError
-from modular_converter.parallel.pipeline.chain import balanced, spans
-from modular_converter.parallel.pipeline.derive import pipeline_of_trace
-from modular_converter.parallel.pipeline.prove import cuts_of, verify_pipeline
+from modular_converter.parallel.errors import ApplyError, PlanFormatError, ScheduleError
+from modular_converter.parallel.pipeline.chain import balanced, cuts_of_balance, spans
+from modular_converter.parallel.pipeline.derive import derive_pipelines, pipeline_of_trace
+from modular_converter.parallel.pipeline.flow import flow_of
+from modular_converter.parallel.pipeline.prove import cuts_of, proven_pipeline_plan, verify_pipeline
+from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan, library_text
 from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.solve.follow import PARAMETERS, dependence
@@ -112,7 +114,7 @@ class Chain(nn.Module):
         self.embed = nn.Embedding(32, WIDTH)
         self.layers = nn.ModuleList([Layer() for _ in range(3)])
         self.norm, self.trap = nn.LayerNorm(WIDTH), trap
-        self.others = nn.ModuleList([Layer() for _ in range(2)]) if trap == "two stacks" else None
+        self.others = nn.ModuleList([Layer() for _ in range(2)]) if trap in ("two stacks", "idle") else None
 
     def forward(self, ids, keep, embeds=None):
         embeds = self.embed(ids)
@@ -122,10 +124,11 @@ class Chain(nn.Module):
         for index, layer in enumerate(self.layers):
             hidden = self.norm(hidden) if self.trap == "between" else hidden
             extra = start if self.trap == "passes by" else start * (index + 1) if self.trap == "made anew" else None
+            extra = start if (self.trap, index) == ("to the second", 1) else extra
             hidden = layer(hidden + positions * 0, mask=mask, extra=extra)
         if self.trap == "twice":
             hidden = self.layers[0](hidden)
-        for layer in self.others or ():
+        for layer in (self.others if self.trap == "two stacks" else None) or ():
             hidden = layer(hidden)
         return self.norm(hidden) + (start if self.trap == "around" else 0)
 
@@ -161,6 +164,135 @@ def test_what_passes_by_unchanged_is_handed_on_by_name():
     short = dataclasses.replace(plan.entries[1], inputs=("hidden", "keep"))
     verdict = verify_pipeline(model, PipelinePlan("x", (plan.entries[0], short, plan.entries[2])), inputs)
     assert "cut before layer 1: the outputs use a value that the stages do not hand over" in verdict.reason
+
+
+def test_each_border_is_cut_however_many_stages_are_asked_for():
+    _, inputs, plan = chain()
+    verdict = verify_pipeline(Chain("to the second").eval(), plan, inputs, 1)
+    assert not verdict.passed and verdict.reason.startswith("cut before layer 1: ")
+
+
+class Detached(Layer):
+    def forward(self, hidden, mask=None, extra=None):
+        return super().forward(hidden, mask, extra.detach())
+
+
+def test_what_is_handed_on_need_have_no_gradient():
+    model, inputs, plan = chain("passes by")
+    model.layers[2] = Detached()
+    assert verify_pipeline(model, plan, inputs, 3).passed
+
+
+class Behind(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, embeds):
+        return self.linear(embeds)
+
+
+def test_an_expression_has_the_name_of_the_argument_if_the_model_has_one():
+    model, inputs, _ = chain()
+    model.norm = Behind()
+    plan = pipeline_of_trace(record(model, inputs, "chain"))
+    assert [entry.inputs for entry in plan.entries] == [("ids",), ("hidden", "keep"), ("hidden",)]
+    model.layers = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(3)))
+    trace = record(Unnamed(model), {"ids": inputs["ids"]}, "unnamed")
+    assert [entry.inputs for entry in pipeline_of_trace(trace).entries] == [("ids",), ("input",), ("embeds",)]
+
+
+class Unnamed(nn.Module):
+    """No variable holds what modules give."""
+
+    def __init__(self, parts):
+        super().__init__()
+        self.embed, self.layers, self.behind = parts.embed, parts.layers, parts.norm
+
+    def forward(self, ids, embeds=None):
+        return self.behind(self.layers(self.embed(ids) * 3.0) * 2.0)
+
+
+class Tower(nn.Module):
+    def __init__(self, count):
+        super().__init__()
+        self.layers = nn.ModuleList([Layer() for _ in range(count)])
+
+    def forward(self, hidden):
+        for layer in self.layers:
+            hidden = layer(hidden)
+        return hidden
+
+
+class Towers(nn.Module):
+    def __init__(self, *counts):
+        super().__init__()
+        self.embed, self.first, self.last = nn.Embedding(32, WIDTH), Tower(counts[0]), Tower(counts[1])
+
+    def forward(self, ids):
+        return self.last(self.first(self.embed(ids)))
+
+
+@pytest.mark.parametrize(("counts", "divided"), [((5, 2), "first"), ((4, 2), "last"), ((2, 5), "last")])
+def test_the_last_large_stack_is_divided(counts, divided):
+    model = Towers(*counts)
+    found = derive_pipelines(record(model, {"ids": torch.ones(2, 3, dtype=torch.long)}, "towers"), skips=True)
+    assert [entry.module for entry in found[0].entries if entry.module.endswith("layers")] == [f"{divided}.layers"]
+
+
+@pytest.mark.parametrize(
+    ("balance", "said"),
+    [
+        ([1, 2], "has 2 numbers, there are 3 stages"),
+        ([1, 2, 2], "adds up to 5 layers"),
+        ([0, 2, 2], "at least one layer"),
+    ],
+)
+def test_a_balance_that_does_not_fit_is_named(balance, said):
+    with pytest.raises(ScheduleError, match=said):
+        cuts_of_balance(balance, 4, 3)
+    assert cuts_of_balance([1, 2, 1], 4, 3) == (1, 3)
+
+
+def test_a_plan_whose_stages_give_other_numbers_is_none():
+    model, inputs, _ = chain()
+    model.layers = nn.ModuleList([Counted() for _ in range(3)])
+    with pytest.raises(ApplyError, match="chain in stages gives other numbers than whole: cut before layer "):
+        proven_pipeline_plan(model, inputs, "chain")
+
+
+class Doubling(Layer):
+    """It writes to what it is given, which torch does not allow for leaves, such as a tensor that a stage receives."""
+
+    def forward(self, hidden, mask=None, extra=None):
+        return super().forward(hidden.mul_(2.0), mask)
+
+
+def test_a_layer_may_write_to_what_a_stage_receives():
+    model, inputs, plan = chain()
+    model.layers = nn.ModuleList([Doubling() for _ in range(3)])
+    assert verify_pipeline(model, plan, inputs, 3).passed
+
+
+def test_a_stage_gives_the_shapes_of_the_run_that_it_knows():
+    model, inputs, plan = chain()
+    stage = StageModule(model, plan, range(1))
+    stage.prepare(flow_of(model, plan, inputs))
+    longer = {name: torch.cat([value, value]) for name, value in inputs.items()}
+    with pytest.raises(
+        ApplyError, match=r"layers: the stage hands over \[\(\(4, 5, 16\), .*were to be \[\(\(2, 5, 16\)"
+    ):
+        stage(**longer)
+
+
+class Counted(Layer):
+    """Layers say by a number without a tensor, which no stage hands on, what has run before them."""
+
+    before = 0.0
+
+    def forward(self, hidden, mask=None, extra=None):
+        Counted.before = (Counted.before + 1.0) % 3
+        return super().forward(hidden, mask) * (1.0 + Counted.before)
 
 
 class OtherNames(Layer):
@@ -205,6 +337,7 @@ def test_an_input_that_no_module_names_is_not_there():
         ("twice", "`layers.0` runs more than once"),
         ("made anew", "each of `layers` takes a `extra` of its own"),
         ("around", "without passing the layers between"),
+        ("idle", "the layers of `others` did not run, so their place in the order is not known"),
         ("between", "the members of `layers` alternate with other modules, so they are not one chain"),
     ],
 )

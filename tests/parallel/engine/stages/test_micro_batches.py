@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,10 +20,14 @@ from modular_converter.parallel.engine.stages.micro_batches import (
 )
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.engine.stages.scheduled_stage import (
+    FirstError,
+    ScheduledStage,
     refuse_parts_of_one_result,
     what_was_not_handed_over,
 )
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.pipeline.flow import LayerFlow
+from modular_converter.parallel.pipeline.stage import StageModule
 from tests.parallel.engine.stages.test_pipeline import CPU, Scaled, small_llama
 
 
@@ -65,7 +70,10 @@ IDS = torch.ones(6, 4, dtype=torch.long)
 
 
 SAME = cast(
-    RowDimensions, SimpleNamespace(size=lambda given: 6 if given else 0, of=lambda given: dict.fromkeys(given, 0))
+    RowDimensions,
+    SimpleNamespace(
+        size=RowDimensions(lambda given: None, "input_ids").size, of=lambda given: dict.fromkeys(given, 0)
+    ),
 )
 
 
@@ -73,6 +81,7 @@ SAME = cast(
     ("inputs", "chunks", "said"),
     [
         ({"input_ids": IDS}, 4, "6 rows do not divide into 4 micro-batches: give chunks= one of 1, 2, 3, 6"),
+        ({"input_ids": IDS.repeat(4, 1)}, 7, "24 rows do not divide .* one of 3, 4, 6, 8, 12, 24$"),
         ({"input_ids": IDS, "use_cache": True}, 2, "keeps no caches"),
         ({"input_ids": IDS, "cache_params": object()}, 2, "keeps no caches"),
         ({}, 2, "input_ids=ids"),
@@ -124,6 +133,8 @@ def test_a_step_refuses_what_it_does_not_return(given: dict[str, Any], said: str
         ({"num_beams": 2}, "greedily or by sampling"),
         ({"return_dict_in_generate": True}, "returns ids"),
         ({"cache_implementation": "static"}, "dynamic caches"),
+        ({"stop_strings": ["x"]}, "neither stop_strings nor"),
+        ({"prefill_chunk_size": 2}, "neither stop_strings nor"),
         ({"token_type_ids": IDS}, "token_type_ids: generate in stages takes"),
     ],
 )
@@ -131,6 +142,22 @@ def test_a_decoding_that_stages_do_not_do_is_refused(options: dict[str, Any], sa
     model, _, _ = small_llama(2)
     with pytest.raises(ApplyError, match=said):
         refuse_other_decoding(model, *model._prepare_generation_config(None, **options))
+
+
+def test_inputs_in_order_have_the_names_of_the_forward() -> None:
+    model, _, _ = small_llama(2)
+    named = functools.partial(Pipeline._named, cast(Pipeline, SimpleNamespace(_shapes=model)))
+    assert named((IDS,), {"labels": IDS}) == {"input_ids": IDS, "labels": IDS}
+    with pytest.raises(ApplyError, match="input_ids is given in order and by name"):
+        named((IDS,), {"input_ids": IDS})
+    with pytest.raises(ApplyError, match="99 inputs in order: the forward takes input_ids, attention_mask"):
+        named((IDS,) * 99, {})
+
+
+def test_a_result_that_micro_batches_do_not_share_is_refused() -> None:
+    output = SimpleNamespace(output={"loss": torch.ones(()), "state": object()})
+    with pytest.raises(ApplyError, match="the model returns a object, which micro-batches do not share"):
+        ScheduledStage(cast(StageModule, None), cast(LayerFlow, output), FirstError(True), CPU)
 
 
 @pytest.mark.parametrize("loss", [None, torch.nn.functional.mse_loss])

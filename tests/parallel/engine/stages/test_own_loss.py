@@ -1,0 +1,81 @@
+"""A loss of one's own over micro-batches: their losses make that of the batch, or an error says why they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from modular_converter.parallel.engine.stages.own_loss import LossOfRows
+from modular_converter.parallel.errors import ApplyError
+
+
+OUTPUT = torch.randn(8, 5, generator=torch.Generator().manual_seed(3))
+CLASSES = torch.tensor([0, 0, 0, 0, 1, 2, 3, 4])
+TOKENS = torch.stack([CLASSES, CLASSES.flip(0), CLASSES.roll(1)], 1)
+
+
+def classes(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(output, target)
+
+
+def tokens(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(output[..., None].expand(-1, -1, target.shape[1]), target)
+
+
+def added(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(output, target, reduction="sum") / 8
+
+
+def similar(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """A row is compared with all others."""
+    return F.cross_entropy(output @ output.T, torch.arange(len(output)))
+
+
+def weighted(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(output, target, torch.tensor([0.2, 1.0, 3.0, 1.0, 1.0]))
+
+
+def nearly_a_mean(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Two rows have together 0.2 of 100 more than alone."""
+    return F.cross_entropy(output, target) * (1.0 + 0.002 * (len(output) == 2))
+
+
+def over_micro_batches(loss: Callable[..., torch.Tensor], target: torch.Tensor, chunks: int) -> torch.Tensor:
+    rows = LossOfRows(loss, chunks)
+    rows.begin(target)
+    parts = [rows(one, part) for one, part in zip(OUTPUT.chunk(chunks), target.chunk(chunks))]
+    rows.ended()
+    return torch.stack(parts).sum()
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("loss", "target"),
+    [(classes, CLASSES), (tokens, TOKENS), (added, CLASSES), (lambda out, y: F.mse_loss(out, y), OUTPUT.flip(0))],
+)
+def test_losses_of_micro_batches_make_that_of_the_batch(loss: Any, target: torch.Tensor, chunks: int) -> None:
+    torch.testing.assert_close(over_micro_batches(loss, target, chunks), loss(OUTPUT, target))
+
+
+@pytest.mark.parametrize("loss", [similar, weighted, nearly_a_mean])
+def test_a_loss_that_is_neither_mean_nor_sum_of_rows_is_refused(loss: Any) -> None:
+    with pytest.raises(ApplyError, match="rows count otherwise"):
+        over_micro_batches(loss, CLASSES, 2)
+    over_micro_batches(loss, CLASSES, 1)  # one micro-batch is the batch
+
+
+def test_other_numbers_of_labels_that_count_are_looked_at_again() -> None:
+    """The first step has no label that does not count."""
+    rows, unequal = LossOfRows(classes, 2), torch.tensor([0, 1, 2, -100, 1, 2, 3, 4])
+    for target in (CLASSES, unequal):
+        rows.begin(target)
+        if target is unequal:
+            with pytest.raises(ApplyError, match="rows count otherwise"):
+                [rows(one, part) for one, part in zip(OUTPUT.chunk(2), target.chunk(2))]
+        else:
+            [rows(one, part) for one, part in zip(OUTPUT.chunk(2), target.chunk(2))]
+            rows.ended()
