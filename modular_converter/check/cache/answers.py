@@ -64,34 +64,19 @@ def are_same(reads: Mapping[str, str], packages: Mapping[str, str], library: Lib
     return all((library.find_package(name, beside) or "") == folder for beside, name, folder in asked)
 
 
-class KeptOutlines:
-    """The outlines of the files below a folder of models, by the key of their text. No text is parsed twice."""
+class KeptOutlines(KeptAnswers):
+    """The outlines of the files below a folder of models. No text is parsed twice."""
 
-    def __init__(self, cache_folder: str | None, models: str) -> None:
-        """`cache_folder` is None to remember nothing."""
-        self._folder = cache_folder
-        self._name = store.digest(f"outlines\0{tool_stamp()!r}\0{models}".encode("utf-8", "surrogatepass"))
-        self._known: dict[str, Outline] = {}
-        self._asked: dict[str, Outline] = {}
-        with contextlib.suppress(ValueError, TypeError):
-            found = store.read_values(cache_folder, self._name) if cache_folder else {}
-            self._known = {key: _unpacked(*one) for key, one in found.items()}
+    def __init__(self, folder: str | None, models: str) -> None:
+        """`folder` is that of the cache; None to remember nothing."""
+        super().__init__(folder, f"outlines {tool_stamp()!r} {models}")
 
     def of(self, path: str, library: Library) -> Outline:
         """The outline of a file. Raises `ConversionError` for one that cannot be parsed."""
-        library.text(path)  # so that its hash is known
-        key = library.hash(path)
-        if key not in self._asked:
-            self._asked[key] = self._known.get(key) or outline_of(path, library)
-        return self._asked[key]
-
-    def store(self) -> None:
-        """Keep those that were asked for, in place of the others, for the next run."""
-        if self._folder and self._asked.keys() != self._known.keys():
-            store.keep_values(self._folder, self._name, {key: _packed(one) for key, one in self._asked.items()})
+        return _unpacked(*self.get(path, library, lambda seen: _packed(outline_of(path, seen))))
 
 
-def _packed(outline: Outline) -> tuple[object, object]:
+def _packed(outline: Outline) -> tuple[Any, Any]:
     return [(line, (one.module, one.name, one.asname)) for line, one in outline.imports], outline.classes
 
 
