@@ -31,7 +31,7 @@ from modular_converter.parallel.torch_private import DisableTorchFunction, Torch
 from modular_converter.parallel.trace.graph import Comparison
 from modular_converter.parallel.trace.integers import comparisons, reads_shape, sourced_attributes, sourced_shape
 from modular_converter.parallel.trace.layer_kinds import compares_at, holds, lengths_in, lengths_near
-from modular_converter.parallel.trace.record import RunsWithoutData, is_code_of_torch, site_of_call, tensors_in
+from modular_converter.parallel.trace.record import RunsWithoutData, is_code_of_torch, record, site_of_call
 
 
 # Operators with which the program reads values of a tensor, so that its next steps may depend on data.
@@ -55,60 +55,32 @@ class Met:
 
 
 def watched(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Met:
-    """Run a forward without gradients and note the parts that it uses. Raises the errors of the model's own code."""
-    met, stack = Met(), [""]
-    weights = {id(parameter) for parameter in model.parameters()}
-    watch = _UsedParts(met, stack, weights)
+    """The parts that a forward without gradients uses. Raises ``TraceError`` where the forward fails."""
     seed_cpu(11)
-
-    def entered(module: torch.nn.Module) -> None:
-        met.kinds.setdefault(type(module).__name__)
-
-    with running_modules(model, stack, entered), torch.no_grad(), watch:
-        model(**inputs)
-    met.idle = tuple(_idle(model, weights - watch.computed.keys()))
+    trace = record(model, inputs, type(model).__name__)
+    ran = sorted(trace.modules, key=lambda call: (call.first, -call.last))
+    met = Met(dict.fromkeys(trace.module_classes[call.path] for call in ran))
+    weights = {one.tensor: id(model.get_parameter(one.name)) for one in trace.parameters}
+    computed, used = set(weights), set[int]()
+    for op in trace.ops:
+        given = computed.intersection(op.inputs())
+        used |= given
+        met.operators.setdefault(op.name)
+        if given and op.name in _READS:
+            met.reads.setdefault(op.module)
+        known = OPERATORS.get(op.name)
+        if given and not (known is not None and known.traits.shape_only):
+            computed.update(op.outputs)
+    met.idle = tuple(_idle(model, {one for number, one in weights.items() if number not in used}))
     return met
 
 
-class _UsedParts(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Follows the tensors computed from weights, and keeps them alive, so that identities are unique."""
-
-    def __init__(self, met: Met, stack: list[str], weights: set[int]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.met, self.stack, self.weights = met, stack, weights
-        self.computed: dict[int, torch.Tensor] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name.partition("::")[2]
-        given = [tensor for tensor in (*tensors_in(args), *tensors_in(kwargs)) if self._depends(tensor)]
-        self.computed.update((id(tensor), tensor) for tensor in given)
-        result = func(*args, **kwargs)
-        self.met.operators.setdefault(name)
-        if given and name in _READS:
-            self.met.reads.setdefault(self.stack[-1])
-        known = OPERATORS.get(name)
-        if given and not (known is not None and known.traits.shape_only):
-            self.computed.update((id(tensor), tensor) for tensor in tensors_in(result))
-        return result
-
-    def _depends(self, tensor: torch.Tensor) -> bool:
-        return id(tensor) in self.weights or id(tensor) in self.computed
-
-
 @contextlib.contextmanager
-def running_modules(
-    model: torch.nn.Module, stack: list[str], entered: Callable[[torch.nn.Module], None] | None = None
-) -> Iterator[None]:
+def running_modules(model: torch.nn.Module, stack: list[str]) -> Iterator[None]:
     """A context in which the last path in ``stack`` is that of the running module."""
     with contextlib.ExitStack() as hooks:
         for path, module in model.named_modules():
-
-            def before(module: torch.nn.Module, _: Any, path: str = path) -> None:
-                stack.append(path)
-                if entered is not None:
-                    entered(module)
-
-            hooks.enter_context(module.register_forward_pre_hook(before))
+            hooks.enter_context(module.register_forward_pre_hook(lambda *_, path=path: stack.append(path)))
             hooks.enter_context(module.register_forward_hook(lambda *_: _leave(stack)))
         yield
 
