@@ -271,19 +271,19 @@ class Kept:
         for name, buffer in then.items():
             content = self.contents.get((path, name))
             if (path, name) in self.stored:
-                if content is not None and not torch.equal(_plain(register.get(name)), content):
+                if content is not None and not _same(register.get(name), content):
                     register[name] = content.clone()
                 continue
             if register.get(name) is not buffer:
                 register[name] = buffer
-            if content is not None and not torch.equal(buffer, content):
+            if content is not None and not _same(buffer, content):
                 with torch.no_grad():
                     buffer.copy_(content)
 
 
-def _plain(value: Any) -> torch.Tensor:
-    """A tensor of torch's own class; an empty one for anything else."""
-    return value if type(value) is torch.Tensor else torch.empty(0)
+def _same(value: Any, content: torch.Tensor) -> bool:
+    """Whether a value is a tensor of torch's own class with this content; `torch.equal` does not ask for the type."""
+    return type(value) is torch.Tensor and value.dtype == content.dtype and torch.equal(value, content)
 
 
 def copied(config: Any) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def _reads_changes(line: Line, bodies: Bodies) -> bool:
     assert call is not None
     given = _given(call, bodies.instance, bodies.parent)
     changed = (parameters_of(bodies.parent) - bodies.parameters).union(
-        (name for name, value in given.items() if not _is_named(value, name) and _is_computed(name, given, bodies)),
+        (name for name in given if _is_computed(name, given, bodies)),
         *(part.effects.writes | part.effects.objects_changed for part in bodies.before),
     )
     return not line.effects.reads.isdisjoint(changed)
