@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import SIMILAR, Finding, Rule, nearest
-from modular_converter.model.nodes import parse, walk
+from modular_converter.model.nodes import parse, walk, walk_until
 
 
 if TYPE_CHECKING:
@@ -58,19 +58,13 @@ def _readers(facts: Facts, name: str, attribute: str) -> tuple[str, ...]:
 
 def _reads(text: str, attribute: str) -> bool:
     """Whether code loads `config.<attribute>` or `self.config.<attribute>`, and does so under no condition."""
-    waiting: list[ast.AST] = [parse(text)]
-    while waiting:
-        node = waiting.pop()
-        if (
-            isinstance(node, ast.Attribute)
-            and node.attr == attribute
-            and isinstance(node.ctx, ast.Load)
-            and getattr(node.value, "id", getattr(node.value, "attr", "")) == "config"
-        ):
-            return True
-        if not isinstance(node, (ast.IfExp, ast.If)):
-            waiting += ast.iter_child_nodes(node)
-    return False
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == attribute
+        and isinstance(node.ctx, ast.Load)
+        and getattr(node.value, "id", getattr(node.value, "attr", "")) == "config"
+        for node in walk_until((ast.IfExp, ast.If), parse(text))
+    )
 
 
 MODEL_TYPE_OF_ANOTHER = Rule("MC331", "model-type-of-another", "a configuration has the `model_type` of another model")

@@ -34,7 +34,7 @@ from modular_converter.convert.inherit.statements import (
 from modular_converter.findings import ClassFinding, finding_at
 from modular_converter.model.bindings import EMPTY, Function, bindings_of, parameters_of, signature_of
 from modular_converter.model.class_blocks import SUPER_KWARGS
-from modular_converter.model.nodes import children, decorators_of, is_super_statement, method_call, walk
+from modular_converter.model.nodes import children, decorators_of, is_super_statement, method_call, walk, walk_until
 from modular_converter.model.overriding import first_parameter, mappings, starred
 from modular_converter.rules import calls_of_super, merged_bodies
 
@@ -393,10 +393,8 @@ def _in_order(
 
 def _calls(node: ast.AST) -> bool:
     """Whether an expression contains a call or another operation that may have an effect."""
-    if isinstance(node, (ast.Lambda, ast.GeneratorExp)):
-        return False
     changes = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
-    return isinstance(node, changes) or any(map(_calls, ast.iter_child_nodes(node)))
+    return any(isinstance(one, changes) for one in walk_until((ast.Lambda, ast.GeneratorExp), node))
 
 
 def _has_its_name(value: ast.expr | None, name: str, names: Container[str]) -> bool:
