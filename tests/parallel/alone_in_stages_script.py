@@ -30,6 +30,7 @@ if __name__ == "__main__":
     stages.train()
     told["right"] = said(lambda: stages.step(input_ids=IDS, labels=IDS))
     told["copied"], told["missing"] = said(lambda: copy.deepcopy(stages)), said(lambda: stages.state_dict())
+    told["unshard"] = said(lambda: stages.unshard())
     told["entries"] = sum(one.numel() for one in stages.parameters())
     told["norm"] = said(lambda: sum(float(one.grad.norm()) ** 2 for one in stages.parameters()))
     told["vector"] = said(lambda: torch.nn.utils.parameters_to_vector(stages.parameters()))

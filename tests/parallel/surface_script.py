@@ -8,11 +8,12 @@ import json
 import pickle
 import sys
 import tempfile
+from operator import attrgetter
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from transformers import LogitsProcessor, LogitsProcessorList
+from transformers import LogitsProcessor, LogitsProcessorList, MixtralConfig, MixtralForCausalLM
 
 from modular_converter.parallel import Training, parallelize
 from modular_converter.parallel.errors import PlanError
@@ -21,6 +22,22 @@ from tests.parallel.settings_script import llama
 
 IDS = torch.arange(1, 17).view(2, 8)
 HEARD: list[int] = []
+
+
+def mixtral():
+    torch.manual_seed(0)
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "vocab_size": 64,
+        "num_local_experts": 4,
+    }
+    return MixtralForCausalLM(MixtralConfig(**sizes, num_attention_heads=4, num_key_value_heads=2)).eval()
+
+
+# The whole model, and a weight of it that processes share out: with experts where the layout divides these.
+small, CUT = (mixtral, "mlp.experts.gate_up_proj") if "ep2" in sys.argv else (llama, "mlp.up_proj.weight")
 
 
 class Counts(LogitsProcessor):
@@ -77,6 +94,19 @@ def stepped(model):
     return logits(model)
 
 
+def sampled(model):
+    """Tokens, and what is drawn behind them."""
+    torch.manual_seed(1)
+    tokens = model.eval().generate(IDS[:1], max_new_tokens=4, do_sample=True)
+    return torch.cat([tokens.flatten(), torch.rand(3)])
+
+
+def inferred(model):
+    with torch.inference_mode():
+        logits(model)
+    return trained(model)
+
+
 def assigned(model):
     """Of whole gradients, to which a backward adds."""
     trained(model)
@@ -96,7 +126,7 @@ def saved(**options):
         folder = [tempfile.mkdtemp()]
         dist.broadcast_object_list(folder)
         model.save_pretrained(folder[0], **options)
-        return logits(llama().from_pretrained(folder[0]))
+        return logits(small().from_pretrained(folder[0]))
 
     return call
 
@@ -127,7 +157,7 @@ ASKED = {name: lambda model, name=name: getattr(model, name) for name in _PROPER
     "named_children": lambda model: [name for name, _ in model.named_children()],
     "get_submodule": lambda model: type(model.get_submodule("model.layers.1")).__name__,
     "get_buffer": lambda model: model.get_buffer("model.rotary_emb.inv_freq"),
-    "get_parameter": lambda model: tuple(model.get_parameter("model.layers.1.mlp.up_proj.weight").shape),
+    "get_parameter": lambda model: tuple(model.get_parameter(f"model.layers.1.{CUT}").shape),
     "get_parameter_or_buffer": lambda model: tuple(model.get_parameter_or_buffer("model.norm.weight").shape),
     "get_input_embeddings": lambda model: tuple(model.get_input_embeddings().weight.shape),
     "get_output_embeddings": lambda model: tuple(model.get_output_embeddings().weight.shape),
@@ -141,10 +171,11 @@ ASKED = {name: lambda model, name=name: getattr(model, name) for name in _PROPER
     "extra_repr": lambda model: model.extra_repr(),
     "hash": lambda model: len({model, model}),
     "state_dict": lambda model: [(name, tuple(one.shape)) for name, one in model.state_dict().items()],
-    "weight": lambda model: tuple(model.model.layers[1].mlp.up_proj.weight.shape),
+    "weight": lambda model: tuple(attrgetter(CUT)(model.model.layers[1]).shape),
     "forward": lambda model: model.eval().forward(input_ids=IDS).logits.detach(),
     "call": logits,
     "generate": lambda model: model.eval().generate(IDS, max_new_tokens=3, do_sample=False),
+    "sample": sampled,
     "generate with a processor": lambda model: model.eval().generate(
         IDS, max_new_tokens=4, do_sample=False, logits_processor=LogitsProcessorList([Counts()])
     ),
@@ -165,6 +196,7 @@ DONE = {
     "zero_grad": lambda model: (trained(model), model.zero_grad(), trained(model))[2],
     "zeros": lambda model: (trained(model), model.zero_grad(set_to_none=False), trained(model))[2],
     "step": stepped,
+    "inference mode": inferred,
     "assigned gradients": assigned,
     "to": after(lambda model: model.to("cpu")),
     "cpu": after(lambda model: model.cpu()),
@@ -178,7 +210,7 @@ DONE = {
     "apply": after(lambda model: model.apply(lambda one: one.requires_grad_(False))),
     "compile": after(lambda model: model.compile(backend="eager")),
     "requires_grad_": lambda model: [one.requires_grad for one in model.requires_grad_(False).parameters()],
-    "load_state_dict": after(lambda model: model.load_state_dict({n: 2 * v for n, v in llama().state_dict().items()})),
+    "load_state_dict": after(lambda model: model.load_state_dict({n: 2 * v for n, v in small().state_dict().items()})),
     "register_forward_hook": hooked("register_forward_hook"),
     "register_forward_pre_hook": hooked("register_forward_pre_hook"),
     "register_full_backward_hook": hooked("register_full_backward_hook"),
@@ -242,10 +274,11 @@ _OTHERS = (
 NOT_CALLED = set(_OTHERS.split())
 
 
-def neither_own_nor_refused(model):
-    """The public names of the model's class that a pipeline has without having defined them, but for plain values."""
-    public = [name for name in dir(type(llama())) if not name.startswith("_") and not hasattr(type(model), name)]
-    return [name for name in public if callable(getattr(model, name, None))]
+def neither_own_nor_refused(model, made):
+    """The public names of the model's class that a pipeline has without having defined them, but for plain values and what was
+    found the same."""
+    public = [name for name in dir(type(small())) if not name.startswith("_") and not hasattr(type(model), name)]
+    return [name for name in public if callable(getattr(model, name, None)) and made.get(name) != "same"]
 
 
 def main(layout, which):
@@ -253,7 +286,7 @@ def main(layout, which):
 
     def fresh():
         training = {"training": Training(chunks=2)} if "pp" in layout else {}
-        return parallelize(llama(), layout=layout, device="cpu", probe=False, **training)
+        return parallelize(small(), layout=layout, device="cpu", probe=False, **training)
 
     for calls in (ASKED,) if which == "asked" else (ASKED, DONE):
         for name, call in calls.items():
@@ -263,9 +296,9 @@ def main(layout, which):
                 found, said = answer(call, model)
             except Exception as error:
                 found, said = None, f"RAW {type(error).__name__}: {error}"
-            made[name] = said or ("same" if is_same(found, call(llama())) else f"DIFFERENT {found}"[:200])
+            made[name] = said or ("same" if is_same(found, call(small())) else f"DIFFERENT {found}"[:200])
     if "pp" in layout:
-        made["rest"] = str(neither_own_nor_refused(model))
+        made["rest"] = str(neither_own_nor_refused(model, made))
     everyone = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, made)
     if not dist.get_rank():

@@ -78,6 +78,7 @@ def test_a_step_of_stages_is_refused_on_all_processes_or_on_none():
     assert all("training to " in one for one in told["mode"]), told["mode"]
     assert "a pipeline cannot be copied or pickled" in told["copied"][0]
     assert "has no state_dict, since each process has its own stages alone" in told["missing"][0]
+    assert "load what full_state_dict() gives" in told["unshard"][0]
     assert told["entries"] == [22688, 22688] and told["whole"] == [21, 21] and sum(told["optimized"]) == 21
     for name in ("norm", "vector", "clipped"):
         assert all("is a weight of another process's stage" in one for one in told[name]), told[name]

@@ -24,11 +24,14 @@ def test_the_tables_have_each_public_name():
     ("layout", "which"),
     [
         ("pp2", "asked"),
-        *(pytest.param(layout, "all", marks=pytest.mark.slow) for layout in ("pp2", "tp2", "fsdp2", "cp2")),
+        *(
+            pytest.param(layout, "all", marks=pytest.mark.slow)
+            for layout in ("pp2", "tp2", "fsdp2", "cp2", "ep2", "pp2.fsdp2")
+        ),
     ],
 )
 def test_a_call_is_as_on_one_device_or_refused_with_a_cure(layout, which):
-    found = line_of(2, "tests/parallel/surface_script.py", layout, which)
+    found = line_of(2 * len(layout.split(".")), "tests/parallel/surface_script.py", layout, which)
     assert set(found.pop("rest", ["[]"])) == {"[]"}
     assert set(found) == {*ASKED} | ({*DONE} if which == "all" else set())
     wrong = {

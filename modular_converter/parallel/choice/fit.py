@@ -219,8 +219,11 @@ def _at_lengths(trace: Trace, inputs: dict[str, Any]) -> Iterator[dict[str, Any]
 
 
 def without_parts(plan: Plan, model: torch.nn.Module, parts: set[str]) -> Plan:
-    """The plan with some parts whole: a pattern that matches one of them is replaced by the names of its other matches."""
-    names = names_of_parts(model)
+    """The plan with some parts whole, and all that have their weights: a pattern that matches one is replaced by its other matches."""
+    names, weights = names_of_parts(model), list(model.named_parameters(remove_duplicate=False))
+    whole = {id(one) for name, one in weights if any(is_inside(name, part) for part in parts)}
+    shared = [name for name, one in weights if id(one) in whole]
+    parts = parts | {name.rpartition(".")[0] for name in shared if not any(is_inside(name, part) for part in parts)}
 
     def left_of(pattern: str) -> list[str] | None:
         """The matches outside of the parts; None if all are outside."""

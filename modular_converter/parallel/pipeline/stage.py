@@ -65,6 +65,15 @@ def do_not_recompute(module: torch.nn.Module) -> None:
             part.gradient_checkpointing = False  # type: ignore[assignment]
 
 
+def free_weights(model: torch.nn.Module) -> None:
+    """Free the data of all parameters; stages keep those that they share with the model."""
+    for module in model.modules():
+        parameters: dict[str, Any] = module._parameters
+        for name, value in parameters.items():
+            if value is not None:
+                parameters[name] = without_data(value)
+
+
 def copy_without_data(model: torch.nn.Module) -> torch.nn.Module:
     """A copy of the model on the meta device."""
     memo: dict[int, Any] = {}

@@ -148,7 +148,7 @@ def is_inside(name: str, part: str) -> bool:
 
 def names_of_parts(model: Any) -> list[str]:
     """The paths of a model's modules and the names of its parameters, which patterns can match."""
-    modules = [path for path, _ in model.named_modules()]
+    modules = [path for path, _ in model.named_modules(remove_duplicate=False)]
     return modules + [name for name, _ in model.named_parameters(remove_duplicate=False)]
 
 

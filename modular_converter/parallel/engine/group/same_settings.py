@@ -36,6 +36,7 @@ from modular_converter.parallel.engine.group.share_tensors import note_writes
 from modular_converter.parallel.engine.group.spread import (
     free_gathered,
     gathered_weights,
+    gathering,
     mark_parts,
     refuse_half_frozen,
     weights_of_units,
@@ -259,7 +260,7 @@ class SameSettings:
         self.batch = PartsOfBatch(model, grid) if grid.layout.data > 1 else None
         self.tables = tables
         self.stored = StoredShares(shared if grid.group.size > 1 else [], grid.group)
-        self.switches, self.settings = _switches(), _settings(model)
+        self.switches, self.settings = _switches(), known_settings(model)
         self.caches = CacheShares(model) if grid.group.size > 1 else None
 
     @contextlib.contextmanager
@@ -279,7 +280,7 @@ class SameSettings:
         try:
             self._begin(model, method, partial(self.marks.of, method, args, kwargs))
             self.inside = True
-            with together([self.calls]), self._gathering():
+            with together([self.calls]), gathering() if self.spread else contextlib.nullcontext():
                 yield partial(self._shown, args, kwargs, caches)
                 if self.batch is not None and torch.is_grad_enabled():
                     self.batch.refuse_written()
@@ -299,15 +300,6 @@ class SameSettings:
         if self.batch is not None and torch.is_grad_enabled():
             self.batch.weigh(result, args, kwargs)
         return result if self.caches is None else self.caches.show(result, given=caches)
-
-    def _gathering(self) -> contextlib.AbstractContextManager[Any]:
-        """The block of a forward: tensors that ``fully_shard`` makes once and fills in each forward are no inference tensors."""
-        if not self.spread or not torch.is_inference_mode_enabled():
-            return contextlib.nullcontext()
-        block = contextlib.ExitStack()
-        block.enter_context(torch.inference_mode(False))
-        block.enter_context(torch.no_grad())
-        return block
 
     def _free(self, model: torch.nn.Module) -> None:
         """After a call without gradients, nothing stays gathered, so that weights can be frozen and given to optimizers."""
@@ -360,11 +352,8 @@ class SameSettings:
                 for name, one in _switch_values(*old).items()
                 if one != after[name]
             }
-        known, self.settings = self.settings, _settings(model)
-        if known != self.settings:
-            for path, values, _ in settings_changes(pickle.loads(known), settings_of(model)):
-                found |= {".".join((*path, name)): repr(value)[:200] for name, value in values.items()}
-        return found
+        known, self.settings = self.settings, known_settings(model)
+        return found if known == self.settings else found | settings_since(known, model)
 
 
 def with_new_parts(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -414,8 +403,19 @@ def _switch_values(switches: TorchSwitches, gradients: bool) -> dict[str, Any]:
     return switches.as_dict() | {"grad mode": gradients}
 
 
-def _settings(model: torch.nn.Module) -> bytes:
+def known_settings(model: torch.nn.Module) -> bytes:
+    """The settings of a model (`settings_of`), to be compared with later."""
     try:
         return pickled(settings_of(model))
     except ApplyError:  # an object in them that only this process can have
         return pickle.dumps(None)
+
+
+def settings_since(known: bytes, model: torch.nn.Module) -> dict[str, str]:
+    """Each setting that is another one than it was, such as ``config.use_cache``, with its value; those that are gone, too."""
+    found: dict[str, str] = {}
+    old = None if known == known_settings(model) else pickle.loads(known)
+    for path, values, gone in settings_changes(old, settings_of(model)) if old is not None else ():
+        now = {name: repr(value)[:200] for name, value in values.items()} | dict.fromkeys(gone, "gone")
+        found |= {".".join((*path, name)): value for name, value in now.items()}
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -168,6 +169,15 @@ def free_gathered(model: torch.nn.Module) -> None:
     for unit in data_units_of(model):
         close_gathered(unit)
         unit.reshard()
+
+
+def gathering() -> contextlib.AbstractContextManager[Any]:
+    """The block of a forward: tensors that ``fully_shard`` makes once and fills in each forward are no inference tensors."""
+    block = contextlib.ExitStack()
+    if torch.is_inference_mode_enabled():
+        block.enter_context(torch.inference_mode(False))
+        block.enter_context(torch.no_grad())
+    return block
 
 
 def models_of(user: Any) -> list[Any]:

@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel import transformers_private
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
+from modular_converter.parallel.engine.base.settings import random_states, set_random_states
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
 from modular_converter.parallel.pipeline.stage import StageModule
@@ -114,6 +115,10 @@ class Decoder:
         for work, _ in self._sent:
             work.wait()
         self._sent = []
+        if config.do_sample:  # all draw on behind the last process, which has drawn for all
+            states: list[Any] = [random_states()]
+            dist.broadcast_object_list(states, group_src=self._last, group=self._group)
+            set_random_states(*states[0][:2])
         longest = max(one.ids.shape[1] for one in flying)
         pad = 0 if config._pad_token_tensor is None else int(config._pad_token_tensor)
         ends = [torch.nn.functional.pad(one.ids, (0, longest - one.ids.shape[1]), value=pad) for one in flying]

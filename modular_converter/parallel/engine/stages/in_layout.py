@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 from dataclasses import replace
@@ -12,6 +13,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.choice.skeleton import Skeleton, kept_types
 from modular_converter.parallel.engine.arguments import Arguments
+from modular_converter.parallel.engine.base.attention_heads import wants_attentions
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven, refuse_unproven
 from modular_converter.parallel.engine.checkpoint.model_files import is_folder, saves_as_library
@@ -27,7 +29,7 @@ from modular_converter.parallel.engine.group.process_grid import (
     spread_over_data,
 )
 from modular_converter.parallel.engine.group.same_calls import called_by_all, everywhere, refuse_other_options
-from modular_converter.parallel.engine.group.spread import Spread, each_once, mark_parts
+from modular_converter.parallel.engine.group.spread import Spread, each_once, gathering, mark_parts
 from modular_converter.parallel.engine.group.training_checkpoint import InLayout
 from modular_converter.parallel.engine.group.weight_sources import WeightSource
 from modular_converter.parallel.engine.group.whole_state import made_by_first
@@ -102,6 +104,11 @@ class PipelineInLayout(InLayout, Pipeline):
                     one.data = one.data.to(training.computes_in)
         if self._skeleton is not None:
             self._shapes.__dict__[UNPROVEN] = Unproven(unproven, self._skeleton)
+
+    def __call__(self, *args: Any, **inputs: Any) -> Any:
+        """As ``Pipeline.__call__``."""
+        with gathering() if self._grid.data is not None else contextlib.nullcontext():
+            return super().__call__(*args, **inputs)
 
     def generate(self, input_ids: torch.Tensor, *, groups: int | None = None, **options: Any) -> torch.Tensor:
         """As ``Pipeline.generate``, in a layout of stages alone.
@@ -185,6 +192,11 @@ class PipelineInLayout(InLayout, Pipeline):
 
     def _batch(self, inputs: dict[str, Any]) -> Batch:
         refuse_unproven(self._shapes, type(self._shapes).forward, (), inputs)
+        if self._grid.layout.tp > 1 and wants_attentions(self._shapes, (), inputs):
+            raise ApplyError(
+                f"in {self._grid.layout} a process has the attention weights of its own heads alone: take a layout of stages alone, or "
+                "one without stages, for output_attentions"
+            )
         return super()._batch(inputs)
 
     def _check_stages(self) -> None:

@@ -5,6 +5,7 @@ The weights of a process's stages: parameters, gradients of weights that stages 
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -14,6 +15,7 @@ from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_sc
 
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
+from modular_converter.parallel.engine.base.settings import settings_of
 from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
 from modular_converter.parallel.engine.group.gradients import norm_of, refuse_other_type, scale_gradients
 from modular_converter.parallel.engine.group.other_stages import of_other_stage
@@ -26,6 +28,7 @@ from modular_converter.parallel.engine.group.same_calls import (
     from_first_process,
     together,
 )
+from modular_converter.parallel.engine.group.same_settings import known_settings, settings_since
 from modular_converter.parallel.engine.group.spread import Spread
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import Checkpoints, Trained, saved_buffers
@@ -57,7 +60,7 @@ from modular_converter.parallel.modules import is_plain
 from modular_converter.parallel.pipeline.chain import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths, layers_entry
 from modular_converter.parallel.pipeline.prove import cuts_of, derive_pipeline, proven_pipeline_plan
-from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute, without_data
+from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute, free_weights
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.proof.prove import inputs_by_name
@@ -73,7 +76,10 @@ _INSTEAD = {
     "forward": "call the pipeline itself",
     "state_dict": "take full_state_dict() of parallelize(model, layout='pp2', …), or save_checkpoint",
     "save_pretrained": "take that of parallelize(model, layout='pp2', …), or save_checkpoint",
-    "load_state_dict": "load before it is cut into stages, or take load_checkpoint",
+    **dict.fromkeys(
+        ("load_state_dict", "load_full_state_dict"), "load before it is cut into stages, or take load_checkpoint"
+    ),
+    "unshard": "load what full_state_dict() gives into a model of its class",
     **dict.fromkeys(
         ("gradient_checkpointing_enable", "activation_checkpointing_enable"),
         "call it before it is cut into stages, or give Training(recompute=True)",
@@ -84,19 +90,12 @@ _INSTEAD = {
     ),
 }
 _BEFORE = "what changes or asks the whole model comes before it is cut into stages"
+# What is read of the model without data; each call looks for changes of the first two.
+_OF_MODEL = ("config", "generation_config", "can_generate", "add_model_tags")
 # Options of `generate` that are code of the caller's.
 _OWN_CODE = ("logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn")
 # Methods of a module that convert all weights by its `_apply`.
 _CONVERTING = ("to", "type", "cpu", "cuda", "float", "double", "half", "bfloat16")
-
-
-def free_weights(model: torch.nn.Module) -> None:
-    """Free the data of all parameters; stages keep those that they share with the model."""
-    for module in model.modules():
-        parameters: dict[str, Any] = module._parameters
-        for name, value in parameters.items():
-            if value is not None:
-                parameters[name] = without_data(value)
 
 
 Made = TypeVar("Made")
@@ -269,7 +268,6 @@ class Pipeline(StageWeights):
         self._everyone, self._part = self._everyone_of(own_group)
         self._marks, self._errors = Marks(), FirstError(self._everyone.size == dist.get_world_size(own_group))
         self._calls, self._settings = CallsOfAll(dist.get_process_group_ranks(self._everyone.group)), dict[str, str]()
-        self._config = getattr(model, "config", None)
         self._schedule = schedule_named(schedule)
         rank, size = dist.get_rank(own_group), dist.get_world_size(own_group)
         order = order_of(self._schedule, size, stages_per_process or self._schedule.usual, chunks)
@@ -281,6 +279,8 @@ class Pipeline(StageWeights):
         self._layers = spans(cuts, count)
         self._shapes = copy_without_data(model)
         do_not_recompute(self._shapes)
+        vars(self._shapes).update(vars(settings_of(model)))  # the caller's own
+        self._known_settings = known_settings(model)
         self.clock = ActionClock(self._place)
         self._rows = RowDimensions(self._without_data, main_input(self._shapes))
         self._decoder: Decoder | None = None
@@ -332,13 +332,18 @@ class Pipeline(StageWeights):
         if name.startswith("_"):
             raise AttributeError(name)
         found = getattr(self._shapes, name, self)
-        if found is self:
+        if found is self and name not in _INSTEAD:
             raise AttributeError(f"a {type(self).__name__} of a {type(self._shapes).__name__} has no {name}")
-        if is_plain(found):
+        if is_plain(found) or name in _OF_MODEL:
             return found
         raise NotInStages(
             f"a {type(self).__name__} has no {name}, since each process has its own stages alone: {_INSTEAD.get(name, _BEFORE)}"
         )
+
+    def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
+        """As in a model of transformers; of all stages."""
+        here = types.SimpleNamespace(named_modules=self._shapes.named_modules, named_parameters=self.named_parameters)
+        return int(type(self._shapes).num_parameters(here, only_trainable, exclude_embeddings))
 
     def __setattr__(self, name: str, value: Any) -> None:
         of_model = name not in self.__dict__ and not hasattr(type(self), name) and "_written" in self.__dict__
@@ -416,7 +421,7 @@ class Pipeline(StageWeights):
             raise ApplyError("the model's own loss needs labels=; or give Pipeline a loss= and step a target=")
         if (self._loss is None) != (target is None):
             raise ApplyError("target= is for the loss= of Pipeline: give both, or neither and labels=")
-        refuse_what_a_step_lacks(inputs, self._config)
+        refuse_what_a_step_lacks(inputs, getattr(self._shapes, "config", None))
         refuse_hooks(self._own if self._chunks > 1 else {one.name: one.parameter for one in self._shared.own})
         batch = self._batch(inputs)
         refuse_unequal_labels(batch, self._chunks)
@@ -432,6 +437,7 @@ class Pipeline(StageWeights):
         now = {f"torch's {name}": repr(value) for name, value in TorchSwitches.here().as_dict().items()}
         now |= {"training": repr(self.training), "grad mode": repr(torch.is_grad_enabled())}
         try:
+            now |= self._changed_settings()
             found.append(check())
         except Exception as error:
             refused = error
@@ -493,6 +499,13 @@ class Pipeline(StageWeights):
         with together([self._calls]):
             usual = 1 if any(options.get(name) for name in _OWN_CODE) else self._stages_in_all
             return decoder.generate(input_ids, min(groups or usual, len(input_ids)), options)
+
+    def _changed_settings(self) -> dict[str, str]:
+        """What is another in ``generation_config`` than at first; raises ``NotInStages`` for ``config``."""
+        found = settings_since(self._known_settings, self._shapes)
+        if lost := [name for name in found if name.startswith("config")]:
+            raise NotInStages(f"{lost[0]} was set, which no stage sees: undo it; {_BEFORE}")
+        return found
 
     def _made_decoder(self) -> Decoder:
         if self._decoder is None:
