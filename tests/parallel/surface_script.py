@@ -239,11 +239,13 @@ DONE = {
 
 
 def answer(call, model):
-    """What a call gives, or the words by which it is refused; an error of another kind ends the script."""
+    """What a call gives, or the words of its error."""
     try:
         return call(model), ""
     except PlanError as error:
         return None, f"{error}"
+    except Exception as error:
+        return None, f"RAW {type(error).__name__}: {error}"
 
 
 def is_same(one, other):
@@ -292,10 +294,9 @@ def main(layout, which):
         for name, call in calls.items():
             if calls is DONE or not made:
                 model = fresh()
-            try:
-                found, said = answer(call, model)
-            except Exception as error:
-                found, said = None, f"RAW {type(error).__name__}: {error}"
+            found, said = answer(call, model)
+            if said.startswith("RAW") and said == answer(call, small())[1]:
+                said = "same"
             made[name] = said or ("same" if is_same(found, call(small())) else f"DIFFERENT {found}"[:200])
     if "pp" in layout:
         made["rest"] = str(neither_own_nor_refused(model, made))
