@@ -126,11 +126,21 @@ def weight_forward(layout: WeightLayout, use: WeightUse) -> Any:
         return NotImplemented
     if layout.cut is Side.INPUT:
         return _summed_product(use, layout.enters is Enters.SLICE)
-    args = _mapped(use.args, lambda value: value if use.is_weight(value) else use.region.enter(value))
+    bias = _BIAS.get(
+        use.name, 2 if use.name.startswith("conv") else None
+    )  # cut with the output, as the sum that it is added to
+    args = [
+        value if number == bias else _mapped(value, lambda one: one if use.is_weight(one) else use.region.enter(one))
+        for number, value in enumerate(use.args)
+    ]
     result = use.function(*args, **use.kwargs)
     if layout.leaves is None:
         return result
     return use.region.gather(result, 1 if use.name.startswith("conv") else -1, use.borders)
+
+
+# Function -> the position of what it adds to a product.
+_BIAS = {"linear": 2, "addmm": 0, "baddbmm": 0}
 
 
 def _with_entered_weights(use: WeightUse) -> Any:

@@ -46,6 +46,15 @@ WAYS = {
     "a sum with a product": (
         lambda m, x: torch.addmm(m.small, torch.relu(torch.addmm(m.bias, x, m.up.T)), m.down.T), f"{PAIR}rule bias shard\n",
     ),
+    "a sum of what is computed from a bias": (  # as under torchrun, where code reads plain tensors of weights without layouts
+        lambda m, x: torch.addmm(m.small, torch.relu(torch.addmm(m.bias * 2, x, m.up.T)), m.down.T), f"{PAIR}rule bias shard\n",
+    ),
+    "a line with what is computed from a bias": (
+        lambda m, x: F.linear(torch.relu(F.linear(x, m.up, m.bias * 2)), m.down), f"{PAIR}rule bias shard\n",
+    ),
+    "a convolution with what is computed from a bias": (
+        lambda m, x: torch.relu(F.conv1d(x[..., None], m.up[..., None], m.bias * 2))[..., 0] @ m.down.T, f"{PAIR}rule bias shard\n",
+    ),
     "a scaled sum with a product": (
         lambda m, x: torch.addmm(m.small, torch.relu(x @ m.up.T), m.down.T, beta=3, alpha=0.5), PAIR,
     ),

@@ -91,7 +91,7 @@ _INSTEAD = {
 }
 _BEFORE = "what changes or asks the whole model comes before it is cut into stages"
 # What is read of the model without data; each call looks for changes of the first two.
-_OF_MODEL = ("config", "generation_config", "can_generate", "add_model_tags")
+_OF_MODEL = ("config", "generation_config", "can_generate", "add_model_tags", "model_tags")
 # Options of `generate` that are code of the caller's.
 _OWN_CODE = ("logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn")
 # Methods of a module that convert all weights by its `_apply`.
