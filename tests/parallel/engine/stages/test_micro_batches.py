@@ -124,7 +124,7 @@ def _batch_of_step(pipeline: SimpleNamespace, inputs: dict[str, Any], target: to
 )
 def test_a_step_refuses_what_it_does_not_return(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ApplyError, match=said):
-        _batch_of_step(SimpleNamespace(_loss=None, _config=None), {"input_ids": IDS, "labels": IDS, **given}, None)
+        _batch_of_step(SimpleNamespace(_loss=None, _shapes=None), {"input_ids": IDS, "labels": IDS, **given}, None)
 
 
 @pytest.mark.parametrize(
