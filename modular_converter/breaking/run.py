@@ -13,6 +13,7 @@ from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.kept import (
     KeptAnswer,
     KeptFacts,
+    KeptIndexes,
     KeptModels,
     KnownModel,
     WholeAnswer,
@@ -25,7 +26,7 @@ from modular_converter.breaking.report import CauseGroup, findings_of, groups
 from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.cache.key import key_of, remembered_versions
 from modular_converter.convert.batch import Progress, in_processes
-from modular_converter.convert.source.library import Library, Observations
+from modular_converter.convert.source.library import KNOWN, Library, Observations
 from modular_converter.files.arguments import ALL, Selection, select_files
 from modular_converter.findings import ConversionError, Finding
 from modular_converter.rules import input_files
@@ -107,6 +108,7 @@ class _Run:
         self._selection, self._models, self._options = selection, models, options
         self._old = older_tree(options.against, models, selection.settings, options.cache)
         self._kept = KeptModels(options.cache, key, self._old.models, models)
+        self._indexes = KeptIndexes(options.cache)
         self._facts = KeptFacts(options.cache, f"{key} {models}" if key else "")
         self._answers = KeptAnswers(options.cache, f"{key} {self._old.models} {models}" if key else "")
         self.outside = Observations()
@@ -129,6 +131,7 @@ class _Run:
         known |= made
         causes = groups([change for model in shared for change in known[model].changes], new.library, self._answers)
         self._answers.store()
+        self._indexes.store(made.values())
         return WholeAnswer(causes, frozenset(new.names), len(shared)), failures
 
     def _newer(self, edits: Edits) -> tuple[ModelTree, list[Finding]]:
@@ -151,7 +154,8 @@ def _of_models(
     for model in models:
         old.followed.clear()
         new.followed.clear()
-        found.append(_of_model(model, old, new, kept)._replace(followed=frozenset(old.followed | new.followed)))
+        made = _of_model(model, old, new, kept)
+        found.append(made._replace(followed=frozenset(old.followed | new.followed), indexes=KNOWN.take_made()))
         progress(1)
     return found
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, astuple, fields, replace
+from typing import Any
 
 from modular_converter.findings import character_column
 from modular_converter.model.bindings import EVERYTHING, FUNCTIONS, bindings_of
@@ -332,3 +333,53 @@ def _stored_into(node: ast.stmt) -> str:
     while isinstance(target, (ast.Subscript, ast.Attribute)):
         target = target.value
     return target.id if isinstance(target, ast.Name) else ""
+
+
+Packed = list[list[Any]]
+"""An index as values that JSON knows: what stands in the text itself is told by where."""
+_SETS, _IMPORTS = frozenset({"condition", "binds", "needs", "changes"}), frozenset({"imports", "inner_imports"})
+_DEFAULTS = {one.name: one.default for one in fields(Statement) if one.default is not MISSING}
+_OTHERS = [name for name in _DEFAULTS if name not in ("lead", "known_uses")]
+
+
+def packed(module: Module, text: str) -> Packed:
+    """The index of a text, which `unpacked` gives back with the text."""
+    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    found: Packed = [[module.header]]
+    for one in module.statements:
+        first = starts[one.line - 1]
+        at, above = text.find(one.text, first), first - len(one.lead)
+        others = {name: value for name in _OTHERS if (value := getattr(one, name)) != _DEFAULTS[name]}
+        values = {
+            name: sorted(value)
+            if name in _SETS
+            else [[*map(str, astuple(x))] for x in value]
+            if name in _IMPORTS
+            else value
+            for name, value in others.items()
+        }
+        lead = len(one.lead) if above >= 0 and text.startswith(one.lead, above) else one.lead
+        words = [at, len(one.text)] if at >= 0 else [one.text, 0]
+        found.append([one.role.value, one.name, one.line, first, lead, *words, *([values] if values else [])])
+    return found
+
+
+def unpacked(index: Packed, text: str) -> Module:
+    """The inverse of `packed`, for no path. Raises `ValueError`, `TypeError` or `LookupError` for other values."""
+    (header,), *rows = index
+    found = []
+    for role, name, line, first, lead, at, length, *others in rows:
+        words = at if isinstance(at, str) else text[at : at + length]
+        above = lead if isinstance(lead, str) else text[first - lead : first]
+        values = {key: _MADE[key](value) for key, value in others[0].items()} if others else {}
+        found.append(Statement(Role(role), name, words, line, above, **values))
+    return Module("", header, tuple(found))
+
+
+_MADE: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(_OTHERS, bool),
+    **dict.fromkeys(_SETS, frozenset),
+    **dict.fromkeys(_IMPORTS, lambda value: tuple(ImportedName(*one) for one in value)),
+    "bases": tuple,
+    "joined": lambda value: tuple(map(tuple, value)),
+}

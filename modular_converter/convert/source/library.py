@@ -14,6 +14,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -29,7 +30,7 @@ from modular_converter.findings import (
     locate_parse_error,
 )
 from modular_converter.model import lexer
-from modular_converter.model.index import index_module
+from modular_converter.model.index import Packed, index_module, packed, unpacked
 from modular_converter.model.module import Module
 from modular_converter.model.nodes import parse
 from modular_converter.model.resolver import Resolver
@@ -450,4 +451,31 @@ def _index_of(content: bytes, path: str, has_ignores: bool) -> Module:
 def _statements_of(content: bytes, has_ignores: bool) -> Module:
     """The same for whatever path: two trees that are compared have most texts in both."""
     text = content.decode("utf-8")
-    return index_module(without_ignore_comments(text) if has_ignores else text, "")
+    text = without_ignore_comments(text) if has_ignores else text
+    if KNOWN.indexes is None:
+        return index_module(text, "")
+    key = hashlib.sha256(content).hexdigest() + "m" * has_ignores
+    with suppress(ValueError, TypeError, LookupError):  # of none, too
+        return unpacked(KNOWN.indexes[key], text)
+    module = index_module(text, "")
+    KNOWN.indexes[key] = KNOWN.made[key] = packed(module, text)
+    return module
+
+
+class _Known:
+    """What this process knows of texts from earlier runs: the packed indexes by a key of the text; None for runs that keep
+    none.
+    """
+
+    def __init__(self) -> None:
+        self.indexes: dict[str, Packed] | None = None
+        self.made: dict[str, Packed] = {}
+        """Those that are new."""
+
+    def take_made(self) -> dict[str, Packed]:
+        """The new ones since the last call."""
+        made, self.made = self.made, {}
+        return made
+
+
+KNOWN = _Known()

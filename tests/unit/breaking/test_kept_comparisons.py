@@ -20,6 +20,7 @@ from modular_converter.check.cache import stale, store
 from modular_converter.convert import batch
 from modular_converter.convert.batch import Workers
 from modular_converter.convert.schedule import Readings
+from modular_converter.convert.source import library as breaking_library
 from modular_converter.files.arguments import ALL, select_files
 from tests.unit.breaking.test_compare_trees import CONFIG, LLAMA, convert, library
 from tests.unit.trees import commit
@@ -311,6 +312,37 @@ def test_another_order_of_settings_or_trees_is_not_taken_for_the_same(published:
         True,
         True,
     )
+
+
+def test_no_text_is_parsed_for_its_index_twice(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a process that knows nothing yet only the edited texts are parsed; a damaged entry counts as absent."""
+    zoo, cache, parsed = tree(tmp_path / "edited"), tmp_path / "cache", list[str]()
+    whole = breaking_library.index_module
+    monkeypatch.setattr(
+        breaking_library, "index_module", lambda text, path: (parsed.append(text), whole(text, path))[1]
+    )
+    counts = []
+    for name in ("self.o_proj", "self.out_proj", "self.k_proj"):
+        breaking_library._statements_of.cache_clear()
+        breaking_library._index_of.cache_clear()
+        parsed.clear()
+        path = zoo / "models/llama/modeling_llama.py"
+        path.write_text(SIZED.replace("self.o_proj", name))
+        assert compared(zoo, published, cache) == compared(zoo, published, None)
+        breaking_library._statements_of.cache_clear()
+        breaking_library._index_of.cache_clear()
+        parsed.clear()
+        path.write_text(SIZED.replace("self.o_proj", f"{name}_2"))
+        compared(zoo, published, cache)
+        counts.append(len(parsed))
+        assert all(f"{name}_2" in text for text in parsed)
+        for entry in cache.glob("*.json"):
+            if b'"class"' in (content := entry.read_bytes()):
+                body = content[65:].replace(b'["class",', b'["claas",')
+                entry.write_bytes(store.digest(body).encode() + b"\n" + body)
+    assert 0 < max(counts) < 5
 
 
 def test_trees_without_a_common_model_are_refused(published: Path, tmp_path: Path) -> None:
