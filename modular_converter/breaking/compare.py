@@ -71,13 +71,13 @@ def _joined(found: Mapping[ModelChange, None]) -> list[ModelChange]:
 
 def _file(model: str, old: FileFacts, new: FileFacts | None, whole: ModelFacts) -> Iterator[ModelChange]:
     """The changes of a file. What it had may be in another file now; that is told where users find another thing there."""
-    elsewhere = {name for file in whole.files.values() for name in file.exported}
+    elsewhere = {name for file in whole.files.values() for name in (*file.exported, *file.classes)}
     for name in old.exported:
         if name not in elsewhere:
             place = CodePlace(new.path, new.line) if new is not None else CodePlace(whole.init, 1)
             yield ModelChange("export-removed", model, place, f"no longer exports `{name}`", name)
     moved = {name: one for file in whole.files.values() for name, one in file.classes.items()}
-    for name, before in old.classes.items():
+    for name, before in ((name, old.classes[name]) for name in old.exported if name in old.classes):
         after = (new.classes.get(name) if new is not None else None) or moved.get(name)
         if after is not None:
             yield from _class(model, before, after)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from modular_converter.breaking.bounds import TooLarge, budget
 from modular_converter.breaking.conventions import default_of
 from modular_converter.breaking.expressions import COMPUTED, Interpreter
-from modular_converter.breaking.names import Frame, Names
+from modular_converter.breaking.names import Frame, Names, given_to_heirs
 from modular_converter.breaking.values import (
     Ancestors,
     ClassValue,
@@ -246,7 +246,8 @@ class _Reader:
             else tuple(name for name in module.classes if not name.startswith("_"))
         )
         found = {}
-        for name in exported:
+        handed_on = module.imported if listed is None else ()  # classes that have been moved, say
+        for name in dict.fromkeys((*exported, *handed_on)):
             cls = self._run.names.class_named(path, name)  # also by another name, and of another file
             if cls is not None:
                 with budget():
@@ -430,6 +431,9 @@ def _variables(cls: ClassValue, written: Callable[[ast.expr], str]) -> Iterator[
     for name, value in cls.variables.items():
         if name in (MODEL_TYPE, ALIASES) or LOADING.fullmatch(name) or PLANS.fullmatch(name):
             yield name, Written(written(value), CodePlace(cls.path, cls.above + value.lineno, cls.name))
+    for name, text in given_to_heirs(cls.source).items():
+        if LOADING.fullmatch(name) or PLANS.fullmatch(name):
+            yield name, Written(text, CodePlace(cls.path, cls.line, cls.name))
 
 
 def _fields(

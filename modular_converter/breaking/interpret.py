@@ -19,8 +19,9 @@ from dataclasses import replace
 from modular_converter.breaking import layers
 from modular_converter.breaking.bounds import NOT_KNOWN
 from modular_converter.breaking.layers import HELD, exchange
-from modular_converter.breaking.names import EXCHANGED, Frame, Names
+from modular_converter.breaking.names import EXCHANGED, Frame, Names, given_to_heirs
 from modular_converter.breaking.values import (
+    CONFIG_BASES,
     EMPTY_BUFFER,
     NONE,
     POST_INIT,
@@ -146,7 +147,11 @@ class StatementInterpreter(abc.ABC):
     def of_class(
         self, ancestors: Sequence[ClassValue | External], name: str, instance: ObjectValue | None
     ) -> Value | None:
-        """A method or variable of a class, looked up in its bases."""
+        """A method or variable of a class, looked up in its bases, unless one of these gives its heirs another one."""
+        for cls in ancestors[1:]:
+            own = cls.source if isinstance(cls, ClassValue) and cls.name not in CONFIG_BASES else ""  # theirs is known
+            if name in (given := given_to_heirs(own)):
+                return Expression(f"{name} of {given[name]}", may_be_module=True)
         for cls in ancestors:
             if not isinstance(cls, ClassValue):
                 continue

@@ -24,8 +24,9 @@ from modular_converter.breaking.values import (
 )
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.model.bindings import FUNCTIONS
+from modular_converter.model.class_blocks import class_node
 from modular_converter.model.module import ImportedName, Role, Statement
-from modular_converter.model.nodes import named_values, parse, top_line, walk, written
+from modular_converter.model.nodes import dotted, named_values, parse, top_line, walk, written
 from modular_converter.model.resolver import Definition, Resolver
 
 
@@ -221,6 +222,21 @@ def _value_of(path: str, name: str, statement: Statement, behind: str = "") -> V
 def _parsed(text: str) -> list[ast.stmt]:
     """The statements of a text, which both trees mostly have."""
     return parse(text).body
+
+
+@functools.lru_cache(maxsize=2048)
+def given_to_heirs(source: str) -> Mapping[str, str]:
+    """The attributes that the `__init_subclass__` of a class, given as text, sets in heirs, with the text of that method."""
+    found: dict[str, str] = {}
+    body = class_node(source).body if "__init_subclass__" in source else ()
+    for node in (one for one in body if isinstance(one, FUNCTIONS) and one.name == "__init_subclass__"):
+        for one in walk(node):
+            if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
+                found[one.attr] = ast.unparse(node)
+            elif isinstance(one, ast.Call) and dotted(one.func) == "setattr":
+                names = (word.value for word in one.args[1:2] if isinstance(word, ast.Constant))
+                found.update((name, ast.unparse(node)) for name in names if isinstance(name, str))
+    return found
 
 
 def _merged(orders: list[list[ClassValue | External]]) -> list[ClassValue | External]:

@@ -252,6 +252,7 @@ class Run:
         known = known or {}
         given = dict(self.overlay)
         library = self.read.under(self.overlay) if self.read else Library(self.settings, self.overlay)
+        library.errors_only = self.stale is not None and not self.settings.strict
         required = {
             path: known[path].requires
             if path in known

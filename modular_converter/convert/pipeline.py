@@ -73,7 +73,7 @@ def _findings(finished: FinishedConversion) -> tuple[Finding, ...]:
     """The findings of merging the classes and those of the checks, in the order of the lines."""
     facts, kinds = gather_facts(finished), [file.kind for file in finished.files]
     checked = (
-        *itertools.chain.from_iterable(check(facts) for check in checks()),
+        *itertools.chain.from_iterable(check(facts) for check in checks(errors_only=finished.library.errors_only)),
         *missing_modules(finished.target, kinds, finished.library),
         *_inherited_missing_modules(finished, kinds),
     )

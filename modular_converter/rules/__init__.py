@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modular_converter.findings import Finding, Fix, Rule, did_you_mean
+from modular_converter.findings import Finding, Fix, Rule, Severity, did_you_mean
 
 
 if TYPE_CHECKING:
@@ -68,10 +68,11 @@ def all_rules() -> tuple[Rule, ...]:
     return tuple(rule for rule, _ in _rules())
 
 
-@functools.lru_cache(maxsize=1)
-def checks() -> tuple[Check, ...]:
-    """The checks of all rules that have one, in the order of the codes."""
-    return tuple(_functions("check").values())
+@functools.lru_cache(maxsize=2)
+def checks(*, errors_only: bool = False) -> tuple[Check, ...]:
+    """The checks of all rules that have one, or of those that find errors, in the order of the codes."""
+    wanted = {one.code for one in all_rules() if not (errors_only and one.severity is Severity.WARNING)}
+    return tuple(check for code, check in _functions("check").items() if code in wanted)
 
 
 @functools.lru_cache(maxsize=1)

@@ -90,3 +90,46 @@ def test_modules_are_read_whatever_their_base_is(case: str, tmp_path: Path) -> N
     found = messages(facts(tmp_path / "old", model=NET), facts(tmp_path / "new", model=NET.replace(old, new)))
     assert len(found) == len(wanted)
     assert all(one.startswith(begin) for one, begin in zip(found, wanted))
+
+
+GIVEN = NET.replace(
+    "class Block(nn.Module):\n",
+    "class Given(nn.Module):\n    layer = nn.Linear\n\n    def __init_subclass__(cls):\n        cls.layer = nn.Identity\n"
+    '        setattr(cls, "_no_split_modules", ["a"])\n\n\nclass Block(Given):\n',
+).replace("self.dense = nn.Linear(size, 2 * size, bias=bias)", "self.dense = self.layer(size, 2)")
+GIVES = {
+    "another layer": ("cls.layer = nn.Identity", "cls.layer = nn.Bilinear", ["what `dense` holds is not known"]),
+    "no layer": ("cls.layer = nn.Identity", "cls.other = 1", ["what `dense` holds is not known"]),
+    "a method that nothing calls": ("cls.layer = nn.Identity", "cls.layer = nn.Identity", []),
+    "a list of the model": ('["a"]', '["b"]', ["what `dense` holds is not known", "changes `_no_split_modules`"]),
+}
+
+
+@pytest.mark.parametrize("case", GIVES)
+def test_what_a_base_gives_its_heirs_is_not_silent(case: str, tmp_path: Path) -> None:
+    old, new, wanted = GIVES[case]
+    texts = (
+        GIVEN.replace('["Net", "Table"]', '["Block"]'),
+        GIVEN.replace(old, new).replace('["Net", "Table"]', '["Block"]'),
+    )
+    found = messages(*(facts(tmp_path / str(number), model=text) for number, text in enumerate(texts)))
+    assert [any(one.startswith(begin) for one in found) for begin in wanted] == [True] * len(wanted)
+    assert len(found) >= len(wanted) and (wanted or not found)
+
+
+def test_a_class_that_is_moved_and_handed_on_is_not_gone(tmp_path: Path) -> None:
+    text = NET.replace('\n\n__all__ = ["Net", "Table"]\n', "")
+    block = text[text.index("class Block") : text.index("class Net")]
+    moved = text.replace(block, "").replace("import abc\n", "import abc\nfrom .blocks import Block\n")
+    sides = []
+    for name, model, blocks in (
+        ("old", text, ""),
+        ("new", moved, block),
+        ("other", moved, block.replace("2 *", "3 *")),
+    ):
+        path = tmp_path / name / "zoo/models/net/blocks.py"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"from torch import nn\n\n\n{blocks}")
+        sides.append(facts(tmp_path / name, model=model))
+    assert messages(*sides[:2]) == []
+    assert any("changes the shape of `dense.weight`" in one for one in messages(sides[0], sides[2]))
