@@ -335,17 +335,17 @@ def _stored_into(node: ast.stmt) -> str:
     return target.id if isinstance(target, ast.Name) else ""
 
 
-Packed = list[list[Any]]
+IndexValues = list[list[Any]]
 """An index as values that JSON knows: what stands in the text itself is told by where."""
 _SETS, _IMPORTS = frozenset({"condition", "binds", "needs", "changes"}), frozenset({"imports", "inner_imports"})
 _DEFAULTS = {one.name: one.default for one in fields(Statement) if one.default is not MISSING}
 _OTHERS = [name for name in _DEFAULTS if name not in ("lead", "known_uses")]
 
 
-def packed(module: Module, text: str) -> Packed:
-    """The index of a text, which `unpacked` gives back with the text."""
+def values_of_index(module: Module, text: str) -> IndexValues:
+    """The index of a text, which `index_of_values` gives back with the text."""
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
-    found: Packed = [[module.header]]
+    found: IndexValues = [[module.header]]
     for one in module.statements:
         first = starts[one.line - 1]
         at, above = text.find(one.text, first), first - len(one.lead)
@@ -364,8 +364,8 @@ def packed(module: Module, text: str) -> Packed:
     return found
 
 
-def unpacked(index: Packed, text: str) -> Module:
-    """The inverse of `packed`, for no path. Raises `ValueError`, `TypeError` or `LookupError` for other values."""
+def index_of_values(index: IndexValues, text: str) -> Module:
+    """The inverse of `values_of_index`, for no path. Raises `ValueError`, `TypeError` or `LookupError` for other values."""
     (header,), *rows = index
     found = []
     for role, name, line, first, lead, at, length, *others in rows:

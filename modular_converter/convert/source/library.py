@@ -30,7 +30,7 @@ from modular_converter.findings import (
     locate_parse_error,
 )
 from modular_converter.model import lexer
-from modular_converter.model.index import Packed, index_module, packed, unpacked
+from modular_converter.model.index import IndexValues, index_module, index_of_values, values_of_index
 from modular_converter.model.module import Module
 from modular_converter.model.nodes import parse
 from modular_converter.model.resolver import Resolver
@@ -468,23 +468,23 @@ def _statements_of(content: bytes, has_ignores: bool) -> Module:
         return index_module(text, "")
     key = hashlib.sha256(content).hexdigest() + "m" * has_ignores
     with suppress(ValueError, TypeError, LookupError):  # of none, too
-        return unpacked(KNOWN.indexes[key], text)
+        return index_of_values(KNOWN.indexes[key], text)
     module = index_module(text, "")
-    KNOWN.indexes[key] = KNOWN.made[key] = packed(module, text)
+    KNOWN.indexes[key] = KNOWN.made[key] = values_of_index(module, text)
     return module
 
 
 class _Known:
-    """What this process knows of texts from earlier runs: the packed indexes by a key of the text; None for runs that keep
+    """What this process knows of texts from earlier runs: the indexes as values by a key of the text; None for runs that keep
     none.
     """
 
     def __init__(self) -> None:
-        self.indexes: dict[str, Packed] | None = None
-        self.made: dict[str, Packed] = {}
+        self.indexes: dict[str, IndexValues] | None = None
+        self.made: dict[str, IndexValues] = {}
         """Those that are new."""
 
-    def take_made(self) -> dict[str, Packed]:
+    def take_made(self) -> dict[str, IndexValues]:
         """The new ones since the last call."""
         made, self.made = self.made, {}
         return made

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
 from modular_converter.model import lexer
-from modular_converter.model.index import index_module, packed, unpacked
+from modular_converter.model.index import index_module, index_of_values, values_of_index
 from modular_converter.model.module import Role
 
 
@@ -56,7 +56,7 @@ def published_files() -> list[pathlib.Path]:
 
 def check_split(text: str) -> None:
     module = index_module(text, "m.py")
-    assert unpacked(json.loads(json.dumps(packed(module, text))), text) == replace(module, path="")
+    assert index_of_values(json.loads(json.dumps(values_of_index(module, text))), text) == replace(module, path="")
     tree = ast.parse(text).body
     has_docstring = bool(tree) and isinstance(tree[0], ast.Expr) and isinstance(tree[0].value, ast.Constant)
     body = list(cst.parse_module(text).body)[1 if has_docstring else 0 :]
