@@ -196,3 +196,12 @@ def test_a_model_is_run_without_data_once_and_again_when_it_changes(monkeypatch)
     for layers in range(3, 8):
         trials.traced_kinds(_llama(num_hidden_layers=layers))
     assert trials._kinds_without_data.cache_info().currsize == trials._MOST_KINDS
+
+
+def test_what_shares_the_weight_of_a_whole_part_is_whole_too():
+    model = torch.nn.ModuleDict(
+        {"table": torch.nn.Embedding(8, 4), "head": torch.nn.Linear(4, 8, bias=False), "up": torch.nn.Linear(4, 8)}
+    )
+    model["same"], model["head"].weight = model["table"], model["table"].weight
+    plan = Plan.parse("plan x\nrule same embedding_rowwise\nrule head colwise\nrule up colwise\n")
+    assert [rule.pattern for rule in without_parts(plan, model, {"table"}).rules] == ["up"]

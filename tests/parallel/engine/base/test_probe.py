@@ -5,6 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
+from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration  # noqa: E402
+
 from modular_converter.parallel.engine.base.probe import probe_of  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig, Stack  # noqa: E402
 
@@ -27,3 +29,15 @@ def test_what_a_forward_keeps_is_as_it_was():
     answers = [probe_of(model).answers for _ in range(2)]
     assert model.last is None and not model.mean.any()
     assert all(torch.equal(one[0], other[0]) for one, other in zip(*answers))
+
+
+def test_the_library_records_hidden_states_of_a_tower_as_before():
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4}
+    text = LlamaConfig(**sizes, num_hidden_layers=2, vocab_size=64)
+    tower = CLIPVisionConfig(**sizes, num_hidden_layers=3, image_size=16, patch_size=8)
+    model = LlavaForConditionalGeneration(
+        LlavaConfig(vision_config=tower, text_config=text, image_token_index=63, image_seq_length=4)
+    ).eval()
+    probe_of(model)
+    found = model.model.vision_tower(torch.ones(1, 3, 16, 16), output_hidden_states=True).hidden_states
+    assert found is not None and len(found) == 4
