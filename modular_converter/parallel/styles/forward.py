@@ -126,9 +126,8 @@ def weight_forward(layout: WeightLayout, use: WeightUse) -> Any:
         return NotImplemented
     if layout.cut is Side.INPUT:
         return _summed_product(use, layout.enters is Enters.SLICE)
-    bias = _BIAS.get(
-        use.name, 2 if use.name.startswith("conv") else None
-    )  # cut with the output, as the sum that it is added to
+    is_convolution = use.name.startswith("conv")
+    bias = 2 if is_convolution else _BIAS.get(use.name)  # cut as the output to which it is added
     args = [
         value if number == bias else _mapped(value, lambda one: one if use.is_weight(one) else use.region.enter(one))
         for number, value in enumerate(use.args)
@@ -136,7 +135,7 @@ def weight_forward(layout: WeightLayout, use: WeightUse) -> Any:
     result = use.function(*args, **use.kwargs)
     if layout.leaves is None:
         return result
-    return use.region.gather(result, 1 if use.name.startswith("conv") else -1, use.borders)
+    return use.region.gather(result, 1 if is_convolution else -1, use.borders)
 
 
 # Function -> the position of what it adds to a product.

@@ -71,7 +71,7 @@ def probe_of(model: torch.nn.Module, filled: Filled | None = None) -> Probe | st
     for candidate in tried:
         try:
             candidate = candidate if filled is None else filled(candidate)
-            with _as_it_was(model), _as_it_was(candidate):  # which share modules, and the inputs are made by the first
+            with _as_it_was(model), _as_it_was(candidate):  # they share modules, and the model makes the inputs
                 pairs = list(_answered(candidate, model))
         except Exception as error:  # raised by the model's own code for unexpected inputs
             reason = one_line(error)
