@@ -139,6 +139,15 @@ def super_attribute(node: ast.AST, class_name: str = "") -> str:
     return ""
 
 
+def sought_by_name(node: ast.AST) -> tuple[ast.Call, str] | None:
+    """The call of `super` and the attribute of `getattr(super(), "name")` and the like; None for any other expression."""
+    match node:
+        case ast.Call(ast.Name(called), [ast.Call() as owner, ast.Constant(str(name)), *_]):
+            is_public = name.isidentifier() and (not name.startswith("__") or name.endswith("__"))
+            return (owner, name) if called in BY_NAME and is_super(owner.func) and is_public else None
+    return None
+
+
 def super_method(node: ast.AST | None, class_name: str = "") -> str:
     """The method that `super().method(…)` calls; "" for any other expression. See `super_attribute`."""
     return super_attribute(node.func, class_name) if isinstance(node, ast.Call) else ""

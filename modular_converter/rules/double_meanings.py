@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
 from modular_converter.model.bindings import attributes_set, parameters_of
 from modular_converter.model.class_blocks import Member
-from modular_converter.model.nodes import decorators_of, is_super, parse, walk
+from modular_converter.model.nodes import decorators_of, is_super, parse, sought_by_name, walk
 from modular_converter.model.overriding import sought_above
 from modular_converter.rules._words import Obstacle, not_mergeable
 
@@ -77,6 +77,8 @@ def _uses_of_parent(classes: TwoClasses) -> Iterator[Obstacle]:
         read = {*map(id, _read_from_outside(member, nodes, classes))} if base in member.text else set()
         taken = {id(node.value): node.attr for node in nodes if isinstance(node, ast.Attribute)}
         reaching = {id(node.func) for node in nodes if isinstance(node, ast.Call) and id(node) in taken}
+        by_name = filter(None, map(sought_by_name, nodes))
+        reaching |= {id(call.func) for call, name in by_name if name not in classes.parent.binds}
         if nothing_in_front and member.is_function:
             read |= {id(sought_above(node, base, classes.parent.binds)) for node in walk(*member.function.body)}
         for node in nodes:

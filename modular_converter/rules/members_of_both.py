@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from modular_converter.facts import INHERITED_KEYWORDS
 from modular_converter.findings import ClassFinding, Finding, Rule, finding_at
 from modular_converter.model.bindings import ADDING, FUNCTIONS, Function, attributes_set, bindings_of
-from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock
+from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock, inherited_name
 from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import decorated_by, decorator_path, decorators_of, dotted, is_super_statement, walk
 from modular_converter.model.overriding import (
@@ -349,7 +349,7 @@ def compare_half_overridden(classes: TwoClasses) -> Iterator[ClassFinding]:
     }
     methods = [member.function for member in classes.child.members if member.is_function]
     own = set(map(method_key, methods))
-    for member in classes.child.members:
+    for member in classes.child.members if _may_have_fields(classes) else ():
         node = member.node
         for target in node.targets if isinstance(node, ast.Assign) and not is_removal(member) else ():
             if isinstance(target, ast.Name) and target.id in annotations:
@@ -365,6 +365,8 @@ def compare_half_overridden(classes: TwoClasses) -> Iterator[ClassFinding]:
         getter = next((one for one in methods if one.name == name and not decorated_by(one)), None)
         if getter is None or not is_property(getter, classes.around.added) or decorated_by(accessor) != name:
             continue
+        if inherited_name(name) in classes.parent.binds:  # the parent's property stands there whole, under this name
+            continue
         if method_key(accessor) not in own:
             kept = method_key(accessor).rpartition(".")[2]
             yield finding_at(
@@ -373,6 +375,14 @@ def compare_half_overridden(classes: TwoClasses) -> Iterator[ClassFinding]:
                 f"the property `{name}` keeps the parent's {kept}, which inheritance would not give it",
                 f"Write the {kept} out below your `{name}`, or write `{name} = property(…)`, which has none.",
             )
+
+
+def _may_have_fields(classes: TwoClasses) -> bool:
+    """Whether a decorator, a metaclass or a base may make something of the annotations of a class."""
+    nodes = (classes.child.node, classes.parent.node)
+    if any(one.decorator_list or one.keywords for one in nodes):
+        return True
+    return any(classes.around.may_reach(base, INIT_SUBCLASS) for base in classes.bases)
 
 
 CHANGING = frozenset({"property", "cached_property", "lru_cache", "cache"})

@@ -123,7 +123,9 @@ def _uses_of_old_names(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterat
     """
     copies = [one for one in facts.generated.values() if one.copied_from == parent.neighbour.path]
     # The words in quotes in what the generated class has of the parent, merged methods included.
-    replaced = heir.members.bindings.binds - {one.name for one in heir.members.methods if one.replaced_call}
+    replaced = heir.members.bindings.binds - {
+        one.name for one in heir.members.methods if one.name in dict(one.super_calls)
+    }
     kept = [one for one in parent.members.node.body if bindings_of(one).binds - replaced]
     keys = frozenset(text for text, _ in _texts(kept)).union(*(QUOTED_WORD.findall(one.text) for one in copies))
 
@@ -138,8 +140,10 @@ def _uses_of_old_names(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterat
     yield from _under_old_names(facts, heir, parent, _uses(heir), has_member)
     calls = (call for method in heir.members.methods for call in method.super_calls if call[0] != method.name)
     yield from _under_old_names(facts, heir, parent, dict(calls), has_member)
-    own_texts = dict(reversed([*_texts(heir.members.node.body)]))  # the first place of each
-    yield from _under_old_names(facts, heir, parent, own_texts, keys.__contains__)
+    keys |= _words(parent).keys()
+    for member in heir.members.node.body:
+        own_texts = dict(reversed([*_texts([member])]))  # the first place of each
+        yield from _under_old_names(facts, heir, parent, own_texts, keys.__contains__)
     yield from _check_keywords(facts, heir, parent, keys)
     yield from _under_old_names(facts, heir, parent, _words(heir), lambda word: word in theirs())
 
@@ -149,7 +153,7 @@ def _under_old_names(
 ) -> Iterator[Finding]:
     """The words of a class, each with its first place, that inherited code has under their new names alone.
 
-    A child that deals with both names knows of the renaming (camembert deletes the new one, and sets the old).
+    Code that deals with both names knows of the renaming (camembert deletes the new one, and sets the old).
     """
     for old, node in own.items():
         new = facts.renamed(parent, old)
@@ -208,7 +212,7 @@ def _uses(heir: ClassFacts) -> dict[str, ast.AST]:
             if isinstance(node, ast.Attribute) and method.owns(node):
                 found.setdefault(node.attr, node)
             elif isinstance(node, ast.Call) and (name := _attribute_named(node, method.instance)):
-                found.setdefault(name, node)
+                found.setdefault(name, node.args[1])
     return found
 
 
@@ -222,18 +226,23 @@ def _attribute_named(call: ast.Call, instance: str) -> str:
 
 
 def _texts(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.Constant]]:
-    """The words in quotes in some statements, as keys and names of attributes are, each with its place."""
+    """The words in quotes in some statements, as keys and names of attributes are, each with its place: also a path of
+    words, `"old.weight"`, and its first word.
+    """
     for node in (node for one in statements for node in walk(one)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
-            yield node.value, node
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            first, *rest = node.value.split(".")
+            if all(word.isidentifier() for word in (first, *filter(None, rest))):
+                yield from ((word, node) for word in dict.fromkeys((first, node.value)))
 
 
 LOOKUP_BY_TEXT = Rule("MC327", "lookup-by-text", "generated code looks names up by their text")
 LOOKUPS = frozenset({"globals", "eval", "exec"})
+OWN_MODULE = "modules[__name__]"
 KEYED = frozenset({"get", "pop", "setdefault", "startswith", "endswith", "removeprefix", "removesuffix"})
 """The methods of dictionaries and texts whose first argument is a key, or a part of one."""
 
-_LOOKUP = re.compile(rf"\b(?:{'|'.join(sorted(LOOKUPS))})\(")
+_LOOKUP = re.compile(rf"\b(?:{'|'.join(sorted(LOOKUPS))})\(|\bmodules\[__name__\]")
 _F_STRING = re.compile(r"""[fF][rR]?["']""")
 
 
@@ -264,7 +273,7 @@ def check_lookup_by_text(facts: Facts) -> Iterator[Finding]:
 
 def _may_look_up(text: str, models: Collection[str]) -> bool:
     """Whether a text needs to be parsed; the plain searches, which come first, take a fiftieth of the time."""
-    if any(f"{name}(" in text for name in LOOKUPS) and _LOOKUP.search(text):
+    if (any(f"{name}(" in text for name in LOOKUPS) or OWN_MODULE in text) and _LOOKUP.search(text):
         return True
     return any(model in text for model in models) and _F_STRING.search(text) is not None
 
@@ -272,7 +281,9 @@ def _may_look_up(text: str, models: Collection[str]) -> bool:
 def _lookups(nodes: Iterable[ast.AST], models: Collection[str]) -> Iterator[str]:
     """The calls that look up names."""
     for node in nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if isinstance(node, ast.Subscript) and (written := ast.unparse(node)).endswith(OWN_MODULE):
+            yield written
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id in LOOKUPS:
                 yield f"{node.func.id}(…)"
             elif node.func.id in BY_NAME and len(node.args) > 1 and _names_model(node.args[1], models):

@@ -159,8 +159,10 @@ class _Names:
     def does_the_same(self, wanted: Meaning, found: Meaning) -> bool:
         """Whether two definitions have the same code, and the globals in it the same meanings."""
         first, second = wanted.statement, found.statement
-        if first is None or second is None:
-            return first is second and self._is_one_object(wanted, found)
+        if first is second:
+            return self._is_one_object(wanted, found)
+        if first is None or second is None:  # a package hands on what the neighbour defines
+            return self._place(wanted) == self._place(found) is not None
         key = first.name, wanted.source, found.source
         if key not in self.compared:
             self.compared[key] = True  # for definitions that use each other
@@ -190,6 +192,14 @@ class _Names:
         return self._package_and_leaf(one.imported) == self._package_and_leaf(other.imported)
 
     def _place(self, meaning: Meaning) -> Definition | None:
+        if meaning.statement is not None:
+            renamed = self.finished.renamed.get(meaning.source)
+            names = renamed.neighbour.module.definitions if renamed else ()
+            found = (
+                one for one in names if renamed and renamed.definitions.renamer.name(one) == meaning.statement.name
+            )
+            original = next(found, None)
+            return Definition(renamed.neighbour.path, original) if renamed and original else None
         name = meaning.imported[len(meaning.module) :].removeprefix(".")
         return self.finished.library.resolver.definition(
             meaning.module, name, os.path.dirname(self.finished.target.path)

@@ -18,6 +18,7 @@ from modular_converter.convert.inherit.inherited_members import (
     with_inherited_members,
     with_private_members,
     with_super_calls,
+    with_written_super,
 )
 from modular_converter.convert.inherit.override import merge_override
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
@@ -105,7 +106,7 @@ def merge_class(
     parent = parse_class(parent_text, is_own=False)
     bases = merge_bases(child, parent, parent_base, around.ancestors, settings.implied_bases)
     child_text, private = with_inherited_members(
-        child_text,
+        with_written_super(child_text, parent),
         parent,
         parent_base.partition("[")[0],
         lambda name: any(around.may_reach(base, name) for base in bases),
@@ -180,11 +181,13 @@ def _with_own_locals(text: str, child: ClassBlock, parent: ClassBlock) -> str:
 
 
 def _with_own_accessors(text: str, child: ClassBlock, parent: ClassBlock, base: str) -> str:
-    """The child's text with `@size.setter` for `@Parent.size.setter`: the parent's property stands above it in the generated
-    class. A name that the child binds otherwise, too, stays.
+    """The child's text with `@size.setter` for `@Parent.size.setter`, and `@show.register` alike: the parent's member stands
+    above it in the generated class. A name that the child binds otherwise, too, stays.
     """
     if f"@{base}." not in text:
         return text
+    others = "|".join(sorted(parent.binds - child.binds))
+    text = re.sub(rf"(?m)^([ \t]*@){re.escape(base)}\.((?:{others})\.register)\b", r"\1\2", text)
     for name in {one.function.name for one in child.members if one.is_function} & parent.binds:
         accessor = re.compile(rf"^([ \t]*@){re.escape(base)}\.({name}\.(?:setter|getter|deleter))(?=\s)", re.MULTILINE)
         first = next(one for one in child.members if name in one.binds)

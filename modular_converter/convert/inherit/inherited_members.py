@@ -47,11 +47,14 @@ from modular_converter.model.class_blocks import (
     taken,
 )
 from modular_converter.model.nodes import (
+    BY_NAME,
     children,
     decorated_by,
     decorators_of,
     dotted,
+    is_super,
     parse,
+    sought_by_name,
     super_attribute,
     walk,
     walk_until,
@@ -80,6 +83,9 @@ def _marks(function: Function) -> set[str]:
 
 def _is_cached(function: Function) -> bool:
     return any(one.endswith(CACHED) for one in decorators_of(function))
+
+
+_SUPER_AS_VALUE = re.compile(r"\bsuper\s*\([^()]*\)(?!\s*\.)")
 
 
 class _Call(NamedTuple):
@@ -122,6 +128,54 @@ def with_inherited_members(
             start = name.end_column - len(call.node.attr) - (0 if call.owner else len("."))
             edits += (_edit(call.node.value, text, call.owner), name._replace(line=name.end_line, column=start))
     return apply_edits(text, edits), names
+
+
+def with_written_super(text: str, parent: ClassBlock) -> str:
+    """The child's text with `super().f` for `up.f` behind `up = super()`, and for `getattr(super(), "f", None)` of a method that
+    the parent has, where `hasattr(super(), "f")` is True.
+    """
+    if not _SUPER_AS_VALUE.search(text):
+        return text
+    node = class_node(text)
+    named = [edit for one in node.body if isinstance(one, Function) for edit in _named_super(one, node.name, text)]
+    text = apply_edits(text, named)
+    methods = (one.function for one in parent.members if one.is_function)
+    sure = {one.name for one in methods if CLASS_LEVEL.issuperset(_marks(one) - {"abstractmethod"})}
+    edits: list[Edit] = []
+    for call in walk(class_node(text)):
+        if not isinstance(call, ast.Call) or (found := sought_by_name(call)) is None:
+            continue
+        (owner, name), other = found, call.args[2:]
+        is_plain = name in sure and all(isinstance(one, (ast.Constant, ast.Name, ast.Lambda)) for one in other)
+        if dotted(call.func) == "hasattr":
+            edits += [_edit(call, text, "True")] if name in sure else []
+        elif dotted(call.func) == "getattr" and (is_plain or not other):
+            edits.append(_edit(call, text, f"{ast.unparse(owner)}.{name}"))
+    return apply_edits(text, edits)
+
+
+def _named_super(method: Function, own: str, text: str) -> Iterator[Edit]:
+    """The edits that write `super()` out for a local name of it that nothing but attributes are read of."""
+    nodes, instance = walk(method), instance_of(method)
+    bound = Counter(one.arg for one in nodes if isinstance(one, ast.arg))
+    names = [one for one in nodes if isinstance(one, ast.Name)]
+    bound.update(one.id for one in names if not isinstance(one.ctx, ast.Load))
+    direct = {*map(id, walk_until((*FUNCTIONS, ast.Lambda, ast.ClassDef, *COMPREHENSIONS), *method.body))}
+    holders = {id(one.value) for one in nodes if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Load)}
+    holders |= {
+        id(one.args[0]) for one in nodes if isinstance(one, ast.Call) and dotted(one.func) in BY_NAME and one.args
+    }
+    for statement in method.body:
+        match statement:
+            case ast.Assign([ast.Name(name)], ast.Call(func, args, [])) if is_super(func) and bound[name] == 1:
+                uses = [one for one in names if one.id == name and isinstance(one.ctx, ast.Load)]
+                is_alone = text.split("\n")[statement.lineno - 1].strip() == ast.unparse(statement)
+                is_found = bound[instance] == 1 or direct.issuperset(map(id, uses))
+                is_own = not args or [*map(ast.unparse, args)] == [own, instance]
+                if uses and is_own and is_alone and is_found and holders.issuperset(map(id, uses)):
+                    yield _edit(statement, text, "")
+                    for one in uses:
+                        yield _edit(one, text, "super()" if id(one) in direct else f"super({own}, {instance})")
 
 
 def _edit(node: ast.AST, text: str, new: str) -> Edit:

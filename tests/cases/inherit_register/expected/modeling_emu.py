@@ -21,3 +21,25 @@ class EmuMLP(nn.Module):
     @show.register
     def _(self, x: str):
         return "str"
+
+
+class EmuFloatMLP(nn.Module):
+    @singledispatchmethod
+    def show(self, x):
+        raise NotImplementedError
+
+    @show.register
+    def _(self, x: int):
+        return "int"
+
+    @show.register
+    def _(self, x: str):
+        return "str"
+
+    @show.register
+    def _(self, x: float):
+        return "float"
+
+    @show.register(int)
+    def _of_int(self, x):
+        return "emu"

@@ -8,6 +8,8 @@ from torch import nn
 
 
 class EmuMLP(nn.Module):
+    kind = "fancy"
+
     @property
     def __inherited_width(self):
         return 8
@@ -15,3 +17,25 @@ class EmuMLP(nn.Module):
     @property
     def width(self):
         return self.__inherited_width * 2
+
+    @property
+    def height(self):
+        return self.rows
+
+    @height.setter
+    def height(self, rows):
+        self.rows = rows
+
+    @height.deleter
+    def height(self):
+        del self.rows
+
+    __inherited_height = height
+
+    @property
+    def height(self):
+        return self.__inherited_height + 1
+
+    @height.setter
+    def height(self, rows):
+        self.rows = rows - 1

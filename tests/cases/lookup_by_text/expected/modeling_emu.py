@@ -5,11 +5,15 @@
 #                          modular_emu.py file directly. One of our CI enforces this.
 #                🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨
 import copy
+import sys
 
 
 class EmuMLP:
     def looked_up(self, x):
         return globals()["scaled"](x)
+
+    def looked_up_in_module(self, name, x):
+        return getattr(sys.modules[__name__], name)(x)
 
     def evaluated(self, x):
         return eval("scaled(x)")

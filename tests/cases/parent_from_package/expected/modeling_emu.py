@@ -12,4 +12,5 @@ def scale(x):
 
 class EmuMLP:
     def forward(self, x):
+        x = scale(x)
         return scale(x)

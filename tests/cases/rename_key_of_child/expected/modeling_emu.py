@@ -20,6 +20,16 @@ class EmuMLP:
     def kind(self, kind):
         return 1 if kind == "emu" else 2
 
+    def __inherited_state(self):
+        return {"emu.weight": 1, "emu.bias": 2}
+
+    def state(self):
+        state = self.__inherited_state()
+        return state["llama.bias"]
+
+    def called(self, emu_config):
+        return emu_config
+
     def by_key(self):
         return self.sizes["llama_size"] + self.sizes["kept"]
 
@@ -31,6 +41,16 @@ class EmuMLP:
 
     def by_value(self):
         return self.kind("llama")
+
+    def by_new_key(self):
+        return self.sizes["emu_size"]
+
+    def by_path(self):
+        return self.state()["llama.weight"]
+
+    def by_parameter(self, kwargs):
+        kwargs["llama_config"] = 1
+        return self.called(**kwargs)
 
 
 class EmuKnowingMLP:
@@ -46,6 +66,12 @@ class EmuKnowingMLP:
 
     def kind(self, kind):
         return 1 if kind == "emu_knowing" else 2
+
+    def state(self):
+        return {"emu_knowing.weight": 1, "emu_knowing.bias": 2}
+
+    def called(self, emu_config):
+        return emu_config
 
     def by_either(self, sizes):
         return sizes.get("llama_size", sizes.get("emu_knowing_size", sizes.get("emu_size")))

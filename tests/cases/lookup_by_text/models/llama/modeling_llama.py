@@ -1,4 +1,5 @@
 import copy
+import sys
 
 
 LLAMA_SCALE = 2
@@ -11,6 +12,9 @@ def scaled(x):
 class LlamaMLP:
     def looked_up(self, x):
         return globals()["scaled"](x)
+
+    def looked_up_in_module(self, name, x):
+        return getattr(sys.modules[__name__], name)(x)
 
     def evaluated(self, x):
         return eval("scaled(x)")

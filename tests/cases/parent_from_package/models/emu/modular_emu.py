@@ -1,5 +1,6 @@
-from ..llama import LlamaMLP
+from ..llama import LlamaMLP, scale
 
 
 class EmuMLP(LlamaMLP):
-    pass
+    def forward(self, x):
+        return super().forward(scale(x))

@@ -1,1 +1,1 @@
-from .modeling_llama import LlamaMLP
+from .modeling_llama import LlamaMLP, scale

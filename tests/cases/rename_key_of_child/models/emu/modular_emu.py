@@ -19,6 +19,20 @@ class EmuMLP(LlamaMLP):
     def replaced(self):
         return "llama_replaced"
 
+    def by_new_key(self):
+        return self.sizes["emu_size"]
+
+    def by_path(self):
+        return self.state()["llama.weight"]
+
+    def state(self):
+        state = super().state()
+        return state["llama.bias"]
+
+    def by_parameter(self, kwargs):
+        kwargs["llama_config"] = 1
+        return self.called(**kwargs)
+
 
 class EmuKnowingMLP(LlamaMLP):
     def by_either(self, sizes):

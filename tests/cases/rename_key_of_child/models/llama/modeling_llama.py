@@ -11,3 +11,9 @@ class LlamaMLP:
 
     def kind(self, kind):
         return 1 if kind == "llama" else 2
+
+    def state(self):
+        return {"llama.weight": 1, "llama.bias": 2}
+
+    def called(self, llama_config):
+        return llama_config
