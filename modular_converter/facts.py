@@ -144,6 +144,10 @@ class Facts:
     """Gives the names in the `__all__` of a neighbour."""
     attributes_of: Callable[[Parent], KnownAttributes]
     """Gives the class attributes and methods of a parent and of its ancestors."""
+    makers_of: Callable[[Parent], Collection[str]]
+    """Gives the texts of those ancestors of a parent in other files that do something for each class which is made, but for
+    what the library's own bases do.
+    """
     renamed: Callable[[Parent, str], str]
     """Gives the name in generated code of a member of a parent."""
     cased: str = ""
@@ -251,6 +255,8 @@ class Surroundings:
     """The names that a base in the generated file binds or inherits there; None for a base from elsewhere."""
     hook_sets_attributes: Callable[[str], bool] = lambda base: False
     """Tells whether the `__init_subclass__` of a base in the generated file does nothing but set attributes of the class."""
+    makes_otherwise: Callable[[str], bool] = lambda metaclass: True
+    """Tells whether a metaclass may do something where a class is made, as far as it can be read."""
     has_method: Callable[[str, str], bool] = lambda base, method: False
     """Tells whether a base from elsewhere has a method of this name, as far as it and its ancestors can be read."""
     may_reach: Callable[[str, str], bool] = lambda base, attribute: True

@@ -26,9 +26,11 @@ from modular_converter.convert.inline.collect import EmittedDefinition, collect_
 from modular_converter.convert.source.library import Library
 from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, KnownAttributes, NeighbourFacts, Parent
 from modular_converter.findings import Conversion, ConversionError, Finding, Location
-from modular_converter.model.class_blocks import names_in_class
+from modular_converter.model.class_blocks import class_node, names_in_class
 from modular_converter.model.index import relative_imports
-from modular_converter.model.module import ImportedName, Role
+from modular_converter.model.module import ImportedName, Module, Role
+from modular_converter.model.nodes import written
+from modular_converter.model.overriding import INIT_SUBCLASS, METACLASS
 from modular_converter.rules import checks, input_files
 from modular_converter.settings.values import modular_of, split_stem
 
@@ -108,6 +110,7 @@ def gather_facts(finished: FinishedConversion) -> Facts:
         files={one.kind: {name: _generated(it) for name, it in one.definitions.items()} for one in finished.files},
         exports_of=lambda neighbour: originals[neighbour.dotted].exported,
         attributes_of=lambda parent: _attributes(parent, renamed[parent.neighbour.dotted], library),
+        makers_of=lambda parent: [*_makers(parent, renamed[parent.neighbour.dotted].neighbour.module, library)],
         renamed=lambda parent, name: renamed[parent.neighbour.dotted].definitions.renamer.name(name),
         cased=target.cased,
         customary_names=[*library.settings.customary_names, *left],
@@ -164,6 +167,24 @@ def _attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> 
     above = list(library.resolver.lineage(parent.original, renamed.neighbour.module))
     found = frozenset[str]().union(*(names_in_class(one.text) for one in above if one is not None))
     return KnownAttributes(found | renamed.definitions.renamer.names(found), None not in above)
+
+
+def _makers(parent: Parent, module: Module, library: Library) -> Iterator[str]:
+    """See `Facts.makers_of`. A metaclass that does nothing where a class is made is left out."""
+    settings = library.settings
+
+    def is_of_library(name: str) -> bool:
+        return (
+            name.endswith((settings.model_base or "-", settings.config_suffix or "-"))
+            or name in settings.implied_bases
+        )
+
+    for mentions in (INIT_SUBCLASS, METACLASS):
+        for home, one in library.resolver.homes_of_lineage(parent.original, module, mentions, is_of_library):
+            if one is not None and home is not module and mentions in one.text:
+                made_by = [written(key.value) for key in class_node(one.text).keywords if key.arg == METACLASS]
+                if mentions == INIT_SUBCLASS or any(library.resolver.makes_otherwise(name, home) for name in made_by):
+                    yield one.text
 
 
 def _inherited_missing_modules(finished: FinishedConversion, kinds: Collection[str]) -> Iterator[Finding]:

@@ -45,6 +45,7 @@ class AddedDecorators:
 NOTHING_ADDED = AddedDecorators()
 SLOTS = "__slots__"
 INIT_SUBCLASS = "__init_subclass__"
+METACLASS = "metaclass"
 EQUALITY = "__eq__"
 HASH = "__hash__"
 

@@ -9,7 +9,7 @@ import collections
 import enum
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -50,6 +50,12 @@ class Files(Protocol):
 
     def find_package(self, name: str, beside: str) -> str | None:
         """The folder of the package that files in the folder `beside` import as `name`."""
+
+
+PLAIN_METACLASSES = frozenset({"type", "ABCMeta", "EnumMeta", "EnumType"})
+"""The metaclasses for which one class with all members equals two classes that inherit."""
+MAKING = frozenset({"__new__", "__init__", "__prepare__", "mro"})
+"""The methods of a metaclass that Python calls where it makes a class."""
 
 
 class Definition(NamedTuple):
@@ -135,19 +141,39 @@ class Resolver:
         """
         return self._meaning(path, name, set())
 
-    def lineage(self, name: str, module: Module, mentions: str = "", depth: int = 0) -> Iterator[Statement | None]:
+    def lineage(self, name: str, module: Module, mentions: str = "") -> Iterator[Statement | None]:
         """A class that a module names, and its ancestors; None for each that cannot be read, or whose module does not hold
         the text `mentions`. `object` is left out.
         """
-        if name == "object":
+        yield from (one for _, one in self.homes_of_lineage(name, module, mentions))
+
+    def homes_of_lineage(
+        self,
+        name: str,
+        module: Module,
+        mentions: str = "",
+        but: Callable[[str], bool] = lambda name: False,
+        depth: int = 0,
+    ) -> Iterator[tuple[Module, Statement | None]]:
+        """The same, each with the module that defines it; classes whose name is one of `but` are left out as `object` is."""
+        if name == "object" or but(name):
             return
         home, statement = self._class(name, module, mentions)
         if statement is None or depth > DEEPEST:
-            yield None
+            yield home, None
             return
-        yield statement
+        yield home, statement
         for base in statement.bases:
-            yield from self.lineage(base, home, mentions, depth + 1)
+            yield from self.homes_of_lineage(base, home, mentions, but, depth + 1)
+
+    def makes_otherwise(self, metaclass: str, module: Module) -> bool:
+        """Whether a metaclass that a module names may do something where a class is made, which the plain ones do not."""
+        if metaclass.rpartition(".")[2] in PLAIN_METACLASSES:
+            return False
+        home, statement = self._class(metaclass, module)
+        if statement is None or not MAKING.isdisjoint(names_in_class(statement.text)):
+            return True
+        return any(self.makes_otherwise(base, home) for base in statement.bases)
 
     def may_bind(self, name: str, module: Module, attribute: str, depth: int = 0) -> bool:
         """Whether a class that a module names, or an ancestor other than `object`, binds an attribute, or cannot be read."""

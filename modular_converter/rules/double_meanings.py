@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
 from modular_converter.model.bindings import attributes_set, parameters_of
-from modular_converter.model.class_blocks import Member
+from modular_converter.model.class_blocks import Member, class_node
 from modular_converter.model.nodes import decorators_of, is_super, parse, sought_by_name, walk
-from modular_converter.model.overriding import sought_above
-from modular_converter.rules._words import Obstacle, not_mergeable
+from modular_converter.model.overriding import INIT_SUBCLASS, sought_above
+from modular_converter.rules._words import WRITE_OUT, Obstacle, not_mergeable
 
 
 if TYPE_CHECKING:
@@ -160,8 +160,12 @@ def _looks_at_classes(classes: TwoClasses) -> Iterator[Obstacle]:
 def check_parent_as_class(facts: Facts) -> Iterator[Finding]:
     """Find bases and decorators in the generated file that inspect the class which they are the bases or decorators of."""
     looking = [name for name, one in facts.generated.items() if _may_look(one.text)]
-    for heir, _ in facts.heirs if looking else ():
-        lineage = list(facts.lineage(heir.name))
+    for heir, parent in facts.heirs:
+        hooks = [one for text in facts.makers_of(parent) for one in class_node(text).body]
+        for hook in (one for one in hooks if getattr(one, "name", "") == INIT_SUBCLASS):
+            for _, reason in _looked_at(hook, ast.unparse(hook), ""):
+                yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), INIT_SUBCLASS, reason, WRITE_OUT)
+        lineage = list(facts.lineage(heir.name)) if looking else []
         above_class = decorators_of(lineage[0].node) if lineage else []
         for decorator in (one for one in above_class if one in looking):
             for name, reason in sorted(_looks_at_decorated(facts.generated[decorator].text)):

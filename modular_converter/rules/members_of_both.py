@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from modular_converter.facts import INHERITED_KEYWORDS
 from modular_converter.findings import ClassFinding, Finding, Rule, finding_at
 from modular_converter.model.bindings import ADDING, FUNCTIONS, Function, attributes_set, bindings_of
-from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock, inherited_name
+from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock, class_node, inherited_name
 from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import decorated_by, decorator_path, decorators_of, dotted, is_super_statement, walk
 from modular_converter.model.overriding import (
     EQUALITY,
     HASH,
     INIT_SUBCLASS,
+    METACLASS,
     NO_DECORATORS,
     SLOTS,
     first_parameter,
@@ -27,6 +28,7 @@ from modular_converter.model.overriding import (
     method_key,
     slots_of,
 )
+from modular_converter.model.resolver import PLAIN_METACLASSES
 from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed, not_mergeable
 
 
@@ -34,9 +36,6 @@ if TYPE_CHECKING:
     from modular_converter.facts import Facts, TwoClasses
     from modular_converter.model.class_blocks import Member, Members
 
-
-PLAIN_METACLASSES = ("type", "ABCMeta", "EnumMeta", "EnumType")
-"""The metaclasses for which one class with all members equals two classes that inherit."""
 
 OF_NAMED_TUPLES = frozenset(
     ("__new__", "__init__", "__slots__", "__getnewargs__")
@@ -55,6 +54,8 @@ def compare_class_made_otherwise(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find what Python does once where it makes one class, and otherwise where it makes two."""
     checks = (_making, _named_tuple, _protocol, _total)
     found = itertools.chain.from_iterable(check(classes.child, classes.parent) for check in checks)
+    if (reason := _made_by(classes.parent.node)) and classes.around.makes_otherwise(_metaclass(classes.parent.node)):
+        yield Obstacle(classes.child.node, METACLASS, reason, WRITE_OUT).finding(CLASS_MADE_OTHERWISE)
     yield from (one.finding(CLASS_MADE_OTHERWISE) for one in (*_slots(classes), *found, *_header(classes)))
 
 
@@ -99,8 +100,6 @@ def _making(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
             "with inheritance, Python calls the parent's method for your class; the generated class has no such parent"
         )
         yield Obstacle(child.node, INIT_SUBCLASS, reason, "Write out its effect on your class.")
-    if reason := _made_by(parent.node):
-        yield Obstacle(child.node, "metaclass", reason, WRITE_OUT)
 
 
 def _named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
@@ -166,28 +165,49 @@ def _header(classes: TwoClasses) -> Iterator[Obstacle]:
 
 def check_class_made_otherwise(facts: Facts) -> Iterator[Finding]:
     """Find what a base in the generated file does for each class that is made: for the parent, and then for its heir."""
-    making = any(word in one.text for one in facts.generated.values() for word in (INIT_SUBCLASS, "metaclass="))
-    for heir, _ in facts.heirs if making else ():
-        above = [one.node for one in facts.lineage(heir.name)][1:]
-        hooks = [hook for one in above for hook in one.body if getattr(hook, "name", "") == INIT_SUBCLASS]
-        made = [("metaclass", _made_by(one)) for one in above] + [(INIT_SUBCLASS, _adds_up(hook)) for hook in hooks]
+    making = any(word in one.text for one in facts.generated.values() for word in (INIT_SUBCLASS, METACLASS))
+    for heir, parent in facts.heirs:
+        above = [one.node for one in facts.lineage(heir.name)][1:] if making else []
+        elsewhere = [*map(class_node, facts.makers_of(parent))]
+        made = [(METACLASS, _made_by(one)) for one in (*above, *elsewhere)]
+        made += [(INIT_SUBCLASS, _adds_up(hook, "")) for hook in _hooks(above)]
+        # What another file holds, such as a table of all classes, has the parent too.
+        made += [(INIT_SUBCLASS, _adds_up(hook, first_parameter(hook))) for hook in _hooks(elsewhere)]
         for subject, reason in dict.fromkeys(made):
             if reason:
                 yield not_mergeable(CLASS_MADE_OTHERWISE, facts.at_class(heir), subject, reason, WRITE_OUT)
 
 
+def _hooks(above: Sequence[ast.ClassDef]) -> Iterator[Function]:
+    nodes = (node for one in above for node in one.body)
+    yield from (node for node in nodes if isinstance(node, Function) and node.name == INIT_SUBCLASS)
+
+
 def _made_by(node: ast.ClassDef) -> str:
     """What a metaclass in the header of a class would do once; "" for none."""
-    metaclass = next((ast.unparse(one.value) for one in node.keywords if one.arg == "metaclass"), "type")
+    metaclass = _metaclass(node)
     if metaclass.rpartition(".")[2] in PLAIN_METACLASSES:
         return ""
     return f"with inheritance, `{metaclass}` makes the parent and then your class; here it would make only one class"
 
 
-def _adds_up(hook: ast.stmt) -> str:
-    """What `__init_subclass__` of a base would do once, where twice is something else; "" for nothing."""
-    bindings = bindings_of(*getattr(hook, "body", ()))
-    twice = sorted(path for path in bindings.effects.binds & bindings.effects.reads if "." in path)
+def _metaclass(node: ast.ClassDef) -> str:
+    return next((ast.unparse(one.value) for one in node.keywords if one.arg == METACLASS), "type")
+
+
+def _adds_up(hook: Function, holder: str) -> str:
+    """What `__init_subclass__` of a base would do once, where twice is something else; "" for nothing. `holder` is the name
+    whose attributes count; "" for all.
+    """
+    bindings = bindings_of(*hook.body)
+    named = [
+        (dotted(one.func), f"{dotted(one.args[0])}.{getattr(one.args[1], 'value', '')}")
+        for one in bindings.calls
+        if one.args[1:]
+    ]
+    read = bindings.effects.reads | {path for called, path in named if called == "getattr"}
+    bound = bindings.effects.binds | {path for called, path in named if called == "setattr"}
+    twice = sorted(path for path in bound & read if path.startswith(f"{holder}.") or (not holder and "." in path))
     if twice:
         return f"a base's sets `{twice[0]}` from its own value, for the parent and again for your class"
     lists = (
@@ -196,6 +216,7 @@ def _adds_up(hook: ast.stmt) -> str:
         if isinstance(one.func, ast.Attribute) and one.func.attr in ADDING
     )
     added = sorted(path for path in lists if path and path.partition(".")[0] not in bindings.assigns)
+    added = [path for path in added if not holder or path.startswith(f"{holder}.")]
     return f"a base's adds to `{added[0]}`, for the parent and again for your class" if added else ""
 
 
@@ -349,10 +370,10 @@ def compare_half_overridden(classes: TwoClasses) -> Iterator[ClassFinding]:
     }
     methods = [member.function for member in classes.child.members if member.is_function]
     own = set(map(method_key, methods))
-    for member in classes.child.members if _may_have_fields(classes) else ():
+    for member in classes.child.members:
         node = member.node
         for target in node.targets if isinstance(node, ast.Assign) and not is_removal(member) else ():
-            if isinstance(target, ast.Name) and target.id in annotations:
+            if isinstance(target, ast.Name) and target.id in annotations and _may_have_fields(classes):
                 name, annotation = target.id, ast.unparse(annotations[target.id])
                 yield finding_at(
                     node,

@@ -251,7 +251,7 @@ class _KnownMerge:
     answers: Mapping[tuple[str, tuple[str, ...]], object]
 
 
-_QUESTIONS = ("is_set_above", "binds", "hook_sets_attributes", "has_method", "may_reach")
+_QUESTIONS = ("is_set_above", "binds", "hook_sets_attributes", "makes_otherwise", "has_method", "may_reach")
 """The fields of `Surroundings` that a merge asks. Most merges ask little, so that it is not answered before."""
 
 
@@ -361,6 +361,9 @@ def _merge(
         lambda method, attribute: _is_set_above(neighbours, base, method, attribute, library),
         lambda name: _bound_in(name, built, definitions),
         lambda name: _hook_sets_attributes(name, built, definitions),
+        lambda name: library.resolver.makes_otherwise(
+            name, _naming(name, neighbours, dotted) or neighbours.target.module
+        ),
         lambda name, method: _has_method(name, method, neighbours, dotted, library),
         lambda name, attribute: _may_reach(name, attribute, built, definitions, neighbours, dotted, library),
     )
