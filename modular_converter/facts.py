@@ -144,9 +144,9 @@ class Facts:
     """Gives the names in the `__all__` of a neighbour."""
     attributes_of: Callable[[Parent], KnownAttributes]
     """Gives the class attributes and methods of a parent and of its ancestors."""
-    makers_of: Callable[[Parent], Collection[str]]
-    """Gives the texts of those ancestors of a parent in other files that do something for each class which is made, but for
-    what the library's own bases do.
+    makers_of: Callable[[Parent], Collection[tuple[str, str]]]
+    """Gives those ancestors of a parent in other files that do something for each class which is made, but for what the
+    library's own bases do: by `__init_subclass__` or by `metaclass`, and the text of the class.
     """
     renamed: Callable[[Parent, str], str]
     """Gives the name in generated code of a member of a parent."""

@@ -169,7 +169,7 @@ def _attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> 
     return KnownAttributes(found | renamed.definitions.renamer.names(found), None not in above)
 
 
-def _makers(parent: Parent, module: Module, library: Library) -> Iterator[str]:
+def _makers(parent: Parent, module: Module, library: Library) -> Iterator[tuple[str, str]]:
     """See `Facts.makers_of`. A metaclass that does nothing where a class is made is left out."""
     settings = library.settings
 
@@ -184,7 +184,7 @@ def _makers(parent: Parent, module: Module, library: Library) -> Iterator[str]:
             if one is not None and home is not module and mentions in one.text:
                 made_by = [written(key.value) for key in class_node(one.text).keywords if key.arg == METACLASS]
                 if mentions == INIT_SUBCLASS or any(library.resolver.makes_otherwise(name, home) for name in made_by):
-                    yield one.text
+                    yield mentions, one.text
 
 
 def _inherited_missing_modules(finished: FinishedConversion, kinds: Collection[str]) -> Iterator[Finding]:

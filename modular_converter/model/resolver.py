@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from modular_converter.findings import UNPARSABLE, ConversionError
 from modular_converter.model.bindings import bindings_of
-from modular_converter.model.class_blocks import names_in_class
+from modular_converter.model.class_blocks import class_node, names_in_class
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement, has_unread_names
 from modular_converter.model.nodes import dotted, parse
@@ -171,7 +171,7 @@ class Resolver:
         if metaclass.rpartition(".")[2] in PLAIN_METACLASSES:
             return False
         home, statement = self._class(metaclass, module)
-        if statement is None or not MAKING.isdisjoint(names_in_class(statement.text)):
+        if statement is None or not MAKING.isdisjoint(bindings_of(*class_node(statement.text).body).binds):
             return True
         return any(self.makes_otherwise(base, home) for base in statement.bases)
 

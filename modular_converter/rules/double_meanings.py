@@ -161,7 +161,7 @@ def check_parent_as_class(facts: Facts) -> Iterator[Finding]:
     """Find bases and decorators in the generated file that inspect the class which they are the bases or decorators of."""
     looking = [name for name, one in facts.generated.items() if _may_look(one.text)]
     for heir, parent in facts.heirs:
-        hooks = [one for text in facts.makers_of(parent) for one in class_node(text).body]
+        hooks = [one for _, text in facts.makers_of(parent) for one in class_node(text).body]
         for hook in (one for one in hooks if getattr(one, "name", "") == INIT_SUBCLASS):
             for _, reason in _looked_at(hook, ast.unparse(hook), ""):
                 yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), INIT_SUBCLASS, reason, WRITE_OUT)

@@ -10,10 +10,25 @@ from typing import TYPE_CHECKING
 
 from modular_converter.facts import INHERITED_KEYWORDS
 from modular_converter.findings import ClassFinding, Finding, Rule, finding_at
-from modular_converter.model.bindings import ADDING, FUNCTIONS, Function, attributes_set, bindings_of
+from modular_converter.model.bindings import (
+    ADDING,
+    FUNCTIONS,
+    Function,
+    attributes_set,
+    bindings_of,
+    parameters_of,
+)
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock, class_node, inherited_name
 from modular_converter.model.index import is_docstring
-from modular_converter.model.nodes import decorated_by, decorator_path, decorators_of, dotted, is_super_statement, walk
+from modular_converter.model.nodes import (
+    decorated_by,
+    decorator_path,
+    decorators_of,
+    dotted,
+    is_super_statement,
+    parse,
+    walk,
+)
 from modular_converter.model.overriding import (
     EQUALITY,
     HASH,
@@ -33,7 +48,7 @@ from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, liste
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts import Facts, TwoClasses
+    from modular_converter.facts import ClassFacts, Facts, TwoClasses
     from modular_converter.model.class_blocks import Member, Members
 
 
@@ -168,14 +183,31 @@ def check_class_made_otherwise(facts: Facts) -> Iterator[Finding]:
     making = any(word in one.text for one in facts.generated.values() for word in (INIT_SUBCLASS, METACLASS))
     for heir, parent in facts.heirs:
         above = [one.node for one in facts.lineage(heir.name)][1:] if making else []
-        elsewhere = [*map(class_node, facts.makers_of(parent))]
-        made = [(METACLASS, _made_by(one)) for one in (*above, *elsewhere)]
+        elsewhere = [(by, class_node(text)) for by, text in facts.makers_of(parent)]
+        made = [(METACLASS, _made_by(one)) for one in (*above, *(one for by, one in elsewhere if by == METACLASS))]
         made += [(INIT_SUBCLASS, _adds_up(hook, "")) for hook in _hooks(above)]
         # What another file holds, such as a table of all classes, has the parent too.
-        made += [(INIT_SUBCLASS, _adds_up(hook, first_parameter(hook))) for hook in _hooks(elsewhere)]
+        made += [
+            (INIT_SUBCLASS, _adds_up(hook, first_parameter(hook))) for hook in _hooks([one for _, one in elsewhere])
+        ]
+        made += _made_by_decorators(facts, heir)
         for subject, reason in dict.fromkeys(made):
             if reason:
                 yield not_mergeable(CLASS_MADE_OTHERWISE, facts.at_class(heir), subject, reason, WRITE_OUT)
+
+
+def _made_by_decorators(facts: Facts, heir: ClassFacts) -> Iterator[tuple[str, str]]:
+    """What decorators in the file of a class do with members that its heir has too, or once where both are decorated."""
+    definition, own = facts.generated.get(heir.name), decorators_of(heir.members.node)
+    for name in decorators_of(definition.members.node) if definition is not None and definition.is_class else ():
+        found = facts.generated.get(name)
+        nodes = walk(parse(found.text)) if found is not None and not found.is_class else ()
+        for function in (one for one in nodes if isinstance(one, Function)):
+            for holder in parameters_of(function):
+                both = _set_again(function, holder)
+                if changed := [one for one in both if name in own or one.rpartition(".")[2] in heir.members.names]:
+                    reason = f"it sets `{changed[0]}` from its own value, for the parent alone, or once for each class"
+                    yield name, reason
 
 
 def _hooks(above: Sequence[ast.ClassDef]) -> Iterator[Function]:
@@ -191,6 +223,19 @@ def _made_by(node: ast.ClassDef) -> str:
     return f"with inheritance, `{metaclass}` makes the parent and then your class; here it would make only one class"
 
 
+def _set_again(function: Function, holder: str) -> list[str]:
+    """The attributes that a function sets from their own values, of the name `holder`; "" for any."""
+    bindings = bindings_of(*function.body)
+    named = [
+        (dotted(one.func), f"{dotted(one.args[0])}.{getattr(one.args[1], 'value', '')}")
+        for one in bindings.calls
+        if one.args[1:]
+    ]
+    read = bindings.effects.reads | {path for called, path in named if called == "getattr"}
+    bound = bindings.effects.binds | {path for called, path in named if called == "setattr"}
+    return sorted(path for path in bound & read if path.startswith(f"{holder}.") or (not holder and "." in path))
+
+
 def _metaclass(node: ast.ClassDef) -> str:
     return next((ast.unparse(one.value) for one in node.keywords if one.arg == METACLASS), "type")
 
@@ -199,17 +244,10 @@ def _adds_up(hook: Function, holder: str) -> str:
     """What `__init_subclass__` of a base would do once, where twice is something else; "" for nothing. `holder` is the name
     whose attributes count; "" for all.
     """
-    bindings = bindings_of(*hook.body)
-    named = [
-        (dotted(one.func), f"{dotted(one.args[0])}.{getattr(one.args[1], 'value', '')}")
-        for one in bindings.calls
-        if one.args[1:]
-    ]
-    read = bindings.effects.reads | {path for called, path in named if called == "getattr"}
-    bound = bindings.effects.binds | {path for called, path in named if called == "setattr"}
-    twice = sorted(path for path in bound & read if path.startswith(f"{holder}.") or (not holder and "." in path))
+    twice = _set_again(hook, holder)
     if twice:
         return f"a base's sets `{twice[0]}` from its own value, for the parent and again for your class"
+    bindings = bindings_of(*hook.body)
     lists = (
         dotted(one.func.value)
         for one in bindings.calls
@@ -256,7 +294,7 @@ def _dataclasses(child: ClassBlock, parent: ClassBlock) -> Iterator[tuple[str, s
 
     A child without decorators has the parent's, and its annotations become fields, as in the corpus (aria).
     """
-    own, theirs = _options(child), _options(parent)
+    own, theirs = options_of_dataclass(child), options_of_dataclass(parent)
     inherited = fields_of(parent)
     if own is not None and theirs is not None:
         yield from _other_options(child, parent, own, theirs)
@@ -289,7 +327,7 @@ def _other_options(
             yield f"has `{option}=False`, and drops what the parent's makes", cure
 
 
-def _options(block: ClassBlock) -> dict[str, str] | None:
+def options_of_dataclass(block: ClassBlock) -> dict[str, str] | None:
     """The options of a class's `@dataclass`; None without one."""
     for decorator in block.node.decorator_list:
         if _decorator_name(decorator) == "dataclass":

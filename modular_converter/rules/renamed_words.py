@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import Finding, Location, Rule
-from modular_converter.model.bindings import bindings_of
+from modular_converter.model.bindings import attributes_set, bindings_of
 from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.nodes import BY_NAME, parse, walk
 from modular_converter.rules._words import name_heirs
@@ -141,8 +141,10 @@ def _uses_of_old_names(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterat
     calls = (call for method in heir.members.methods for call in method.super_calls if call[0] != method.name)
     yield from _under_old_names(facts, heir, parent, dict(calls), has_member)
     keys |= _words(parent).keys()
+    own = frozenset[str]().union(*(attributes_set(one.node) for one in heir.members.methods))
     for member in heir.members.node.body:
-        own_texts = dict(reversed([*_texts([member])]))  # the first place of each
+        texts = ((text, node) for text, node in reversed([*_texts([member])]) if text.partition(".")[0] not in own)
+        own_texts = dict(texts)  # the first place of each
         yield from _under_old_names(facts, heir, parent, own_texts, keys.__contains__)
     yield from _check_keywords(facts, heir, parent, keys)
     yield from _under_old_names(facts, heir, parent, _words(heir), lambda word: word in theirs())

@@ -51,6 +51,7 @@ from modular_converter.model.overriding import (
     method_key,
 )
 from modular_converter.rules import class_comparisons, input_files
+from modular_converter.rules.members_of_both import options_of_dataclass
 from modular_converter.settings.values import Settings
 
 
@@ -156,10 +157,13 @@ def merge_class(
 
 def _implied(child: ClassBlock) -> frozenset[str]:
     """The names that Python binds in each class without a statement, where the parent's would not be seen: also no hash beside
-    an equality.
+    an equality, and what `@dataclass` makes.
     """
-    own = child.binds_anew
-    return frozenset({"__doc__", "__module__", "__qualname__"} | ({HASH} if EQUALITY in own else set())) - own
+    own, made = child.binds_anew, {"__doc__", "__module__", "__qualname__"}
+    options = options_of_dataclass(child)
+    if options is not None:
+        made |= {f"__{one}__" for one in ("init", "repr", "eq") if options.get(one) != "False"} - child.binds
+    return frozenset(made | ({HASH} if EQUALITY in own | made else set())) - own
 
 
 def _with_own_locals(text: str, child: ClassBlock, parent: ClassBlock) -> str:
