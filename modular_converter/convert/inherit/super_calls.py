@@ -96,7 +96,7 @@ def _reads_changes(line: Line, bodies: Bodies) -> bool:
     assert call is not None
     given = _given(call, bodies.instance, bodies.parent)
     changed = (parameters_of(bodies.parent) - bodies.parameters).union(
-        (name for name in given if _is_computed(name, given, bodies)),
+        _computed({name: value for name, value in given.items() if not _is_named(value, name)}, given, bodies),
         *(part.effects.writes | part.effects.objects_changed for part in bodies.before),
     )
     return not line.effects.reads.isdisjoint(changed)
@@ -340,8 +340,10 @@ def _computed(taken: Mapping[str, ast.expr], given: Mapping[str, ast.expr], bodi
         name: one
         for name, one in taken.items()
         if (packed is None or name != packed.arg)
-        and (not isinstance(one, (ast.Name, ast.Constant, ast.Call))
-        or reads[name] & (taken.keys() if isinstance(one, ast.Name) else {name}))
+        and (
+            not isinstance(one, (ast.Name, ast.Constant, ast.Call))
+            or reads[name] & (taken.keys() if isinstance(one, ast.Name) else {name})
+        )
     }
     others = reads.keys() - found.keys()
     read_by_others = frozenset[str]().union(*(reads[one] for one in others))

@@ -18,7 +18,9 @@ from tests.test_cases import CASES, NAMES, SETTINGS, needs_newer_python
 
 BOUND = {
     "foreign_package": frozenset(("baselib",)),
-    "inherit_argument_bound": frozenset(("size",)),
+    "inherit_argument_bound": frozenset(("size", "key", "query", "x")),
+    "inherit_register": frozenset(("@show",)),
+    "inherit_super_as_value": frozenset(("super", "True")),
     "inherit_class_above": frozenset(("@staticmethod", "@classmethod", "@property", "EmuMLP", "cls", "self", "super")),
     "inherit_accessor_of_parent": frozenset(("@size", "@width")),
     "inherit_del_read_by_getter_of_parent": frozenset(("@size",)),
