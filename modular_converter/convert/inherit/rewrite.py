@@ -98,9 +98,14 @@ def _merge(child: cst.Parameters, parent: cst.Parameters, has_instance: bool) ->
         return [parameter.with_changes(comma=_plain(parameter.comma)) for parameter in found]
 
     variadic = child.star_arg if isinstance(child.star_arg, cst.Param) else parent.star_arg
+    # A parameter that the child takes by its name, too, and those behind it.
+    ordinary = {_name(parameter) for parameter in child.params[has_instance and not child.posonly_params :]}
+    by_position = overridden(parent.posonly_params, child.posonly_params)
+    first = next((place for place, one in enumerate(by_position) if _name(one) in ordinary), len(by_position))
+    first = 0 if first == has_instance else first
     merged = cst.Parameters(
-        posonly_params=overridden(parent.posonly_params, child.posonly_params),
-        params=overridden(parent.params, child.params),
+        posonly_params=by_position[:first],
+        params=[*by_position[first:], *overridden(parent.params, child.params)],
         # A lone `*` is written anew where it is needed.
         star_arg=variadic if isinstance(variadic, cst.Param) else cst.MaybeSentinel.DEFAULT,
         kwonly_params=overridden(parent.kwonly_params, child.kwonly_params),

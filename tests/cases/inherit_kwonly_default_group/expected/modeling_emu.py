@@ -8,8 +8,6 @@ from torch import nn
 
 
 class EmuMLP(nn.Module):
-    def __init__(
-        self, config, /, layer_idx: int | None = None, *args, bias: bool = False, flag: bool = True, **kwargs
-    ):
+    def __init__(self, config, layer_idx: int | None = None, *args, bias: bool = False, flag: bool = True, **kwargs):
         super().__init__()
         self.flag = flag
