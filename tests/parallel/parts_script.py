@@ -56,6 +56,16 @@ def causal():
     return build(target_of("llama", "causal"), {"vocab_size": 64, "num_hidden_layers": 2}).model.train()
 
 
+def moe(**options):
+    """The balance of experts is one of all rows."""
+    torch.manual_seed(0)
+    whole = build(target_of("mixtral", "causal"), {"vocab_size": 64, "num_hidden_layers": 2}).model.train()
+    there = parallelize(copy.deepcopy(whole), layout="fsdp2", device="cpu")
+    whole(input_ids=IDS, labels=IDS, **options).loss.backward()
+    there(input_ids=IDS.chunk(2)[there.data_rank], labels=IDS.chunk(2)[there.data_rank], **options).loss.backward()
+    return difference(whole, there)
+
+
 def gradients(model):
     found = model.state_dict() if not hasattr(model, "full_state_dict") else model.full_state_dict()
     return {name: one.clone() for name, one in found.items() if one.is_floating_point()}
@@ -148,10 +158,13 @@ USES = {
     "weights of classes": (own_loss, lambda out, target: F.cross_entropy(out, target, WEIGHTS)),
     "comparison of rows": (own_loss, similar_rows),
     "hook of all modules": (hook_of_all,),
+    "experts": (moe,),
+    "balance of experts": (moe,),
 }
 MORE = {
     "some count, and how many": {"num_items_in_batch": (SOME[:, 1:] != -100).sum()},
     "batch norm in micro-batches": MEAN,
+    "balance of experts": {"output_router_logits": True},
 }
 
 

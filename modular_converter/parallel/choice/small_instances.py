@@ -47,7 +47,7 @@ def target_like(model: Any) -> Target:
             "arguments of one forward, or a plan as plan=, such as derive(small, inputs).plan or, for stages, "
             "derive_pipeline(small, inputs), both of modular_converter.parallel, of a small instance"
         )
-    kinds = (type(model), type(config))
+    kinds = (vars(model).get("_own_class", type(model)), type(config))  # of a model in shares: the caller's class
     paths = [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
     alterations = tuple(one for one in (adapters_of(model), int8_layers_of(model)) if one is not None)
     return Target(type(model).__name__, paths[0], paths[1], alterations=alterations)

@@ -12,9 +12,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.choice.loss_of_parts import is_no_mean_of_parts, loss_in
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.same_calls import digest_of, everywhere
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.modules import is_plain
 from modular_converter.parallel.trace.record import forward_names
 
 
@@ -69,18 +71,39 @@ class PartsOfBatch:
     """The losses and buffers of the processes of a model with data ranks."""
 
     def __init__(self, model: torch.nn.Module, grid: ProcessGrid) -> None:
-        self.grid, self.names, self.buffers = grid, forward_names(model), WrittenBuffers(model.named_modules())
+        self.model, self.grid, self.names = model, grid, forward_names(model)
+        self.buffers, self.means = WrittenBuffers(model.named_modules()), dict[Any, bool]()
 
-    def weigh(self, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """After a forward: the backward of its loss is to compare how much this process's labels count with the others."""
+    def weigh(self, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any], settings: bytes) -> None:
+        """After a forward: the backward of its loss is to compare how much this process's labels count with the others.
+
+        Args:
+            settings: of the model, as ``known_settings`` has them.
+
+        Raises ``ApplyError`` for a loss that is no mean over parts of a batch.
+        """
         given = {**dict(zip(self.names, args)), **kwargs}
         labels: Any = given.get("labels")
-        loss: Any = getattr(result, "loss", None)
-        loss = result[0] if loss is None and isinstance(result, tuple) and result else loss
-        if not all(isinstance(one, torch.Tensor) for one in (labels, loss)) or loss.dim() or not loss.requires_grad:
+        loss: Any = loss_in(result)
+        if not isinstance(loss, torch.Tensor) or loss.dim() or not loss.requires_grad:
             return
-        if given.get("num_items_in_batch") is None:
+        self._refuse_no_mean(labels, given, settings)
+        if isinstance(labels, torch.Tensor) and given.get("num_items_in_batch") is None:
             loss.register_hook(partial(self.refuse_unequal, self._counts(labels, getattr(result, "logits", None))))
+
+    def _refuse_no_mean(self, labels: Any, given: Mapping[str, Any], settings: bytes) -> None:
+        options = {n: one for n, one in given.items() if n not in ("labels", "num_items_in_batch") and is_plain(one)}
+        form = (labels.dim(), labels.is_floating_point()) if isinstance(labels, torch.Tensor) else type(labels)
+        key = (settings, form, repr(sorted(options.items())))
+        if key not in self.means:
+            self.means[key] = not is_no_mean_of_parts(self.model, labels, options)
+        if not self.means[key]:
+            raise ApplyError(
+                "the model's loss is not the mean of the losses of parts of the batch, as a sum, a comparison of rows and the "
+                "balance of experts are not, so data ranks would train otherwise than one device: leave ddp and fsdp out, switch "
+                "that part of the loss off (such as output_router_logits), or compute a loss of the parts from the outputs, "
+                "without labels, where the mean of those is meant"
+            )
 
     def _counts(self, labels: torch.Tensor, scores: Any) -> torch.Tensor:
         """What a mean divides by: labels where each has scores, else rows. Of scores cp has this process's part."""

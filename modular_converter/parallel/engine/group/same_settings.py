@@ -298,7 +298,7 @@ class SameSettings:
     def _shown(self, args: Any, kwargs: Any, caches: Any, result: Any) -> Any:
         """What the caller gets of a call's result."""
         if self.batch is not None and torch.is_grad_enabled():
-            self.batch.weigh(result, args, kwargs)
+            self.batch.weigh(result, args, kwargs, self.settings)
         return result if self.caches is None else self.caches.show(result, given=caches)
 
     def _free(self, model: torch.nn.Module) -> None:

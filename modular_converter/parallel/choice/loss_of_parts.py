@@ -1,0 +1,91 @@
+"""Whether a model's own loss of a batch is the mean of the losses of its parts, as data ranks need: tried on a small instance.
+
+A mean over rows or labels is one. A sum is not, nor is a comparison of rows (CLIP), a measure of how evenly all rows use
+experts (Mixtral with ``output_router_logits``), or a division by the number of objects in all rows (detectors).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
+from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.tiny.build import copy_of
+from modular_converter.parallel.tiny.shrink import BATCH
+from modular_converter.parallel.torch_switches import one_thread
+
+
+_ALIKE = 1e-4  # of a gradient's norm: float32 rounds to 1e-6, and the balance of experts changes it by 1e-3
+_ZERO = 1e-7  # of all gradients' norm: the bias of keys has none in truth
+
+
+def loss_in(output: Any) -> Any:
+    """The loss in what a model returns: by its name, else the first of a tuple."""
+    found = getattr(output, "loss", None)
+    return output[0] if found is None and isinstance(output, tuple) and output else found
+
+
+@one_thread()
+def is_no_mean_of_parts(model: Any, labels: Any, options: Mapping[str, Any]) -> bool:
+    """Whether the gradients of two rows are others than the mean of those of each; False where this cannot be tried.
+
+    Args:
+        model: of transformers; its class and its settings count, not its weights.
+        labels: as in a call, whose form alone counts; None without.
+        options: the plain arguments of a call.
+    """
+    try:
+        small = small_instance(target_like(model), small_settings(model))
+    except PlanError:
+        return False
+    one = copy_of(small.model).eval()
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        for more in _labelled(one, small.inputs, labels):
+            given = {**small.inputs, **more}
+            try:
+                whole = _gradients(one, given, options)
+                parts = [_gradients(one, _row(given, number), options) for number in range(BATCH)]
+            except Exception:  # of the model's own code: it takes no such labels, or no part of its inputs
+                continue
+            mean = [sum(pair) / BATCH for pair in zip(*parts)]
+            total = torch.stack([part.norm() for part in whole]).norm()
+            pairs = zip(whole, mean)
+            return not all((a - b).norm() <= _ALIKE * a.norm() + _ZERO * total for a, b in pairs)
+    return False
+
+
+def _labelled(model: Any, inputs: Mapping[str, Any], labels: Any) -> Iterator[dict[str, Any]]:
+    """Labels for a small instance that have the form of others: as the rows are, as the inputs, or as the outputs."""
+    if labels is None:
+        yield {}
+    elif isinstance(labels, torch.Tensor):
+        with torch.no_grad():
+            output = model(**inputs)
+        tensors = [one for one in (*inputs.values(), *output.values()) if isinstance(one, torch.Tensor)]
+        shapes = dict.fromkeys([(BATCH,), *(one.shape[: labels.dim()] for one in tensors)])
+        for shape in (shape for shape in shapes if len(shape) == labels.dim() and shape[0] == BATCH):
+            numbers = torch.arange(torch.Size(shape).numel()).view(shape)
+            yield {"labels": numbers.sin() if labels.is_floating_point() else numbers % 2}
+    elif isinstance(labels, Sequence):  # of a detector: rows with other numbers of objects
+        objects = ((torch.arange(count) % 2, torch.full((count, 4), 0.4)) for count in range(1, BATCH + 1))
+        yield {"labels": [{"class_labels": kinds, "boxes": boxes} for kinds, boxes in objects]}
+
+
+def _row(given: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """One row of a batch; what has no rows is as it is."""
+    part = slice(number, number + 1)
+    has_rows = {
+        name
+        for name, value in given.items()
+        if isinstance(value, (torch.Tensor, list)) and not (isinstance(value, torch.Tensor) and not value.dim())
+        if len(value) == BATCH
+    }
+    return {name: value[part] if name in has_rows else value for name, value in given.items()}
+
+
+def _gradients(model: Any, given: Mapping[str, Any], options: Mapping[str, Any]) -> list[torch.Tensor]:
+    loss = loss_in(model(**{**given, **options}))
+    return [*torch.autograd.grad(loss, [*model.parameters()], allow_unused=True, materialize_grads=True)]
