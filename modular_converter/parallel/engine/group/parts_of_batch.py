@@ -85,7 +85,8 @@ class PartsOfBatch:
         given = {**dict(zip(self.names, args)), **kwargs}
         labels: Any = given.get("labels")
         loss: Any = loss_in(result)
-        if not isinstance(loss, torch.Tensor) or loss.dim() or not loss.requires_grad:
+        is_loss = isinstance(loss, torch.Tensor) and not loss.dim() and loss.requires_grad
+        if not is_loss:
             return
         self._refuse_no_mean(labels, given, settings)
         if isinstance(labels, torch.Tensor) and given.get("num_items_in_batch") is None:
