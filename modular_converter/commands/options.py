@@ -262,6 +262,13 @@ SECONDS_FOR_PROGRESS = 1.0
 """A step that cannot be counted is shown if it takes longer."""
 
 
+def refuse_missing_folder(path: str | None, option: str) -> None:
+    """Raise `click.BadParameter` if the file of an option is to be in a folder that does not exist, before the work."""
+    folder = os.path.dirname(path or "")
+    if folder and not os.path.isdir(folder):  # most likely its name is misspelt
+        raise click.BadParameter(f"there is no folder {folder!r}; make it first.", param_hint=f"'{option}'")
+
+
 def report(findings: Sequence[Finding], output_format: str = "text", *, quiet: bool = False) -> None:
     """Print findings in one of `reporting.FORMATS`: text to stderr, the other formats to stdout.
 

@@ -22,6 +22,7 @@ from modular_converter.authoring.sources import Suggestion, snippet, suggest
 from modular_converter.commands.options import print_diff, progress, report
 from modular_converter.convert.batch import without_collector
 from modular_converter.convert.source.library import Library
+from modular_converter.files.arguments import require_file
 from modular_converter.files.read import is_installed
 from modular_converter.files.write import current_text, path_of_generated, write_atomically, write_sources
 from modular_converter.findings import ConversionError, Finding, Location, exit_code
@@ -184,8 +185,7 @@ def carry_edit(file: str, *, neighbour: bool, diff: bool) -> int:
     """Carry the edit of one file over, print the outcome, and return the exit code."""
     path = os.path.abspath(file)
     try:
-        if not os.path.isfile(path):
-            raise ConversionError(input_files.missing_file(Location(os.path.relpath(path))))
+        require_file(path)
         settings = load_settings_of([path])
         found = absorb(path, settings, to_neighbour=neighbour)
         library = Library(settings)

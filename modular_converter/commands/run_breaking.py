@@ -22,17 +22,23 @@ from modular_converter.breaking.run import BreakingOptions, BreakingResult, comp
 from modular_converter.check.cache.store import cache_folder
 from modular_converter.check.compare import Difference
 from modular_converter.check.run import CheckOptions, check
-from modular_converter.commands.options import report
+from modular_converter.commands.options import refuse_missing_folder, report
 from modular_converter.convert.batch import without_collector
-from modular_converter.files.write import replace_file
-from modular_converter.findings import exit_code, first_of
+from modular_converter.files.write import write_result
+from modular_converter.findings import ConversionError, exit_code, first_of
 from modular_converter.reporting.diffs import unified
 from modular_converter.reporting.display import count, shown_posix
 from modular_converter.rules import by_code
 
 
-NOT_MEANT = ("fix", "changed_since", "statistics", "select", "clear_cache")
-"""Options of the check that say nothing about a comparison."""
+NOT_MEANT = {
+    "fix": "write",
+    "changed_since": "changed-since",
+    "statistics": "statistics",
+    "select": "select",
+    "clear_cache": "clear-cache",
+}
+"""Options of the check that say nothing about a comparison, and their names for users."""
 
 
 def run(
@@ -50,7 +56,8 @@ def run(
     """
     started = time.perf_counter()
     if given := [name for name in NOT_MEANT if others.get(name)]:
-        raise click.UsageError(f"--breaking does not go with --{given[0].replace('_', '-')}.")
+        raise click.UsageError(f"--breaking does not go with --{NOT_MEANT[given[0]]}.")
+    refuse_missing_folder(markdown, "--markdown")
     cache, tree = None if no_cache else cache_folder(), (others["package"], others["root"])
     with without_collector():
         options = BreakingOptions(against, arguments, *tree, others["workers"], others["strict"], cache)
@@ -63,7 +70,11 @@ def run(
         if markdown == "-":
             click.echo(text, nl=False)
         else:
-            replace_file(os.path.abspath(markdown), text.encode("utf-8", "backslashreplace"))
+            try:
+                write_result(markdown, text.encode("utf-8", "backslashreplace").decode())
+            except ConversionError as error:
+                report(error.findings, output_format)
+                return exit_code(error.findings)
     if not quiet:
         _summarize(result, against, time.perf_counter() - started)
     return exit_code(result.findings, incomplete=result.incomplete)

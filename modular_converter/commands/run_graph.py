@@ -10,10 +10,10 @@ import click
 
 from modular_converter.check.cache.answers import KeptOutlines
 from modular_converter.check.cache.store import cache_folder
-from modular_converter.commands.options import progress, report
+from modular_converter.commands.options import progress, refuse_missing_folder, report
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import models_folder
-from modular_converter.files.write import write_atomically
+from modular_converter.files.write import write_result
 from modular_converter.findings import ConversionError, Finding, exit_code
 from modular_converter.graph import render
 from modular_converter.graph.build import Graph, build_graph, chosen_models, modular_files
@@ -33,9 +33,7 @@ def run(
     root: str | None,
 ) -> int:
     """Print or write the graph, report the files that could not be read, and return the exit code."""
-    folder = os.path.dirname(output or "")
-    if folder and not os.path.isdir(folder):  # most likely its name is misspelt
-        raise click.BadParameter(f"there is no folder {folder!r}; make it first.", param_hint="'--output'")
+    refuse_missing_folder(output, "--output")
     try:
         graph, findings = _read(models, package, root)
     except ConversionError as error:
@@ -66,14 +64,11 @@ def _read(arguments: Sequence[str], package: str | None, root: str | None) -> tu
 
 
 def _write(path: str, text: str) -> list[Finding]:
-    """Write the graph to a file, device or pipe, and print its size; return the finding where this fails."""
+    """Write the graph, and print the size of a file; return the finding where this fails."""
     try:
-        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):  # a device or a pipe
-            with open(path, "wb") as file:
-                file.write(text.encode("utf-8"))
-            return []
-        write_atomically(path, text, os.path.dirname(os.path.abspath(path)))
+        write_result(path, text)
     except ConversionError as error:
         return list(error.findings)
-    click.echo(f"{path}: {len(text.encode('utf-8')) / 1000:,.0f} kB", err=True)
+    if os.path.isfile(path):
+        click.echo(f"{path}: {len(text.encode('utf-8')) / 1000:,.0f} kB", err=True)
     return []

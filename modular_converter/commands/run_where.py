@@ -10,11 +10,11 @@ import click
 from modular_converter.check.cache.store import cache_folder
 from modular_converter.commands.options import progress, report
 from modular_converter.convert.source.library import Library
-from modular_converter.findings import ConversionError, Finding, Location, exit_code
+from modular_converter.files.arguments import require_file
+from modular_converter.findings import ConversionError, Finding, exit_code
 from modular_converter.provenance.generated import Answer, Kind, LineRange, TracedLines, Tracer
 from modular_converter.reporting.display import count, report_line, shown_path, shown_posix
 from modular_converter.reporting.json_format import dump
-from modular_converter.rules import input_files
 from modular_converter.settings.load import load_settings_of
 from modular_converter.settings.values import Settings
 
@@ -33,8 +33,7 @@ def run(places: Sequence[str], output_format: str) -> int:
     tracers: dict[Settings, Tracer] = {}
     for path, line in asked:
         try:
-            if not os.path.isfile(path):
-                raise ConversionError(input_files.missing_file(Location(os.path.relpath(path))))
+            require_file(path)
             settings = load_settings_of([path])
             tracer = tracers.setdefault(settings, Tracer(settings, Library(settings), cache=cache_folder()))
             with progress("following the line"):

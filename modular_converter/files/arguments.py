@@ -331,10 +331,18 @@ def _by_model_name(name: str, models: str | None, listings: Listings) -> Sequenc
     paths = [path for path, model in known.items() if model == folder]
     paths = paths or [path for path in everything if model_of_modular(path, settings) == folder]
     if not paths:
-        raise ConversionError(
-            input_files.nothing_to_convert(name, reason="no such model or file", candidates=sorted({*known.values()}))
-        )
+        exists = models is not None and os.path.isdir(os.path.join(models, folder))
+        reason = "no modular file in the folder of this model" if exists else "no such model or file"
+        candidates = () if exists else sorted({*known.values()})
+        raise ConversionError(input_files.nothing_to_convert(name, reason=reason, candidates=candidates))
     return paths
+
+
+def require_file(path: str) -> None:
+    """Raise `ConversionError` (MC103) unless this is a file, for commands that ask about one."""
+    if not os.path.isfile(path):
+        reason = "it is a folder; name one of its files" if os.path.isdir(path) else "no such file"
+        raise ConversionError(input_files.missing_file(Location(os.path.relpath(path)), reason=reason))
 
 
 def _refuse_other_name(path: str) -> None:

@@ -56,6 +56,15 @@ def write_atomically(path: str | os.PathLike[str], text: str, root: str | os.Pat
     return True
 
 
+def write_result(path: str, text: str) -> None:
+    """Write what a command found to the file, device or pipe that the user named. Raises `ConversionError` (MC113)."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):  # a device or a pipe
+        with open(path, "wb") as file:
+            file.write(text.encode("utf-8"))
+    else:
+        write_atomically(path, text, os.path.dirname(os.path.abspath(path)))
+
+
 def resolve_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> str:
     """The real path behind `path`. Raises `ConversionError` (MC114) when that is not within `root`."""
     target, real_root = os.path.realpath(path), os.path.realpath(root)

@@ -242,7 +242,8 @@ def advice_for(
                     f"`{neighbour.dotted}` binds it in a statement that is not carried along (under `if`, `for` or "
                     f"`with`, say). Define `{name}` in the modular file."
                 )
-    hint = did_you_mean(name, (top_level_names(text) or frozenset()) - {name})
+    imported = frozenset(resolution.taken) if resolution is not None else frozenset()
+    hint = did_you_mean(name, ((top_level_names(text) or frozenset()) | imported) - {name})
     return f"{hint}Import or define `{name}` in the modular file."
 
 

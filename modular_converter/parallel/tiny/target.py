@@ -197,7 +197,7 @@ def model_classes(module: ModuleType) -> list[type[Any]]:
 
 def is_file(model: str) -> bool:
     """Whether MODEL is the path of a file, with or without ``:Class``, or of a folder."""
-    return split_class(model)[0].endswith(".py") or os.sep in model
+    return split_class(model)[0].endswith((".py", ".json")) or os.sep in model
 
 
 def split_class(model: str) -> tuple[str, str]:

@@ -66,6 +66,7 @@ def files(folder: Path) -> dict[str, str]:
         ("models/x/modeling_x.py:XModel", "models/x/modeling_x.py", "XModel"),
         ("modular_x.py", "modular_x.py", ""),
         ("C:/models/modeling_x.py", "C:/models/modeling_x.py", ""),
+        ("plan.json", "plan.json", ""),
     ],
 )
 def test_a_file_may_have_a_class_behind_it(model, path, name):

@@ -433,6 +433,17 @@ def test_nothing_of_a_strangers_text_is_markdown(published: Path, zoo: Path) -> 
     assert "\n````diff\n" in text and len(text) < 60_001
 
 
+@pytest.mark.parametrize(("name", "told"), [("no/x.md", "there is no folder"), ("taken", "MC113")])
+def test_a_comment_that_cannot_be_written_is_told(name: str, told: str, published: Path, zoo: Path) -> None:
+    (zoo / "taken").mkdir()
+    result = run(zoo, "--breaking", "--against", str(published), "--markdown", str(zoo / name))
+    assert (result.exit_code, told in result.stderr, "MC199" in result.stderr) == (2, True, False)
+
+
+def test_an_option_that_has_no_meaning_is_called_as_it_was_written(zoo: Path) -> None:
+    assert "does not go with --write" in run(zoo, "--breaking", "--against", "HEAD", "--write").stderr
+
+
 @pytest.mark.parametrize("against", ["no-such-commit", "nothing.whl"])
 def test_a_tree_that_cannot_be_read_is_told(against: str, zoo: Path) -> None:
     result = run(zoo, "--breaking", "--against", against)

@@ -41,6 +41,13 @@ def test_an_argument_without_files_is_a_problem_and_keeps_the_others(tree):
     assert len(found.paths) == 1 and [finding.code for finding in found.findings] == ["MC111"]
 
 
+def test_a_model_without_a_modular_file_is_not_told_to_be_unknown(tree):
+    (tree / "one/models/old").mkdir()
+    old, nwe = select_files(["old", "nwe"]).findings
+    assert "no modular file in the folder of this model" in old.message and "Did you mean" not in old.help
+    assert "no such model" in nwe.message and "Did you mean `new`" in nwe.help
+
+
 def test_files_of_two_projects_are_refused(tree):
     with pytest.raises(ConversionError, match="MC116"):
         select_files([str(tree / "one/models"), str(tree / "two/models")])

@@ -179,7 +179,11 @@ def test_a_banner_that_leads_out_of_the_project_is_not_followed(tree: Path) -> N
 
 @pytest.mark.parametrize(
     ("place", "code"),
-    [("models/none/modeling_none.py:1", "MC103"), ("models/base/modeling_base.py:99", "MC120")],
+    [
+        ("models/none/modeling_none.py:1", "MC103"),
+        ("models/base:1", "it is a folder"),
+        ("models/base/modeling_base.py:99", "MC120"),
+    ],
 )
 def test_a_place_that_does_not_exist_is_refused(place: str, code: str, tree: Path) -> None:
     done = ask(f"{tree}/{place}")

@@ -51,7 +51,8 @@ def devices_for(number: int, device: str | None) -> tuple[str, ...]:
     if (device or ("cuda" if found else "cpu")) == "cpu":
         return ("cpu",) * number
     if number > found:
-        raise ApplyError(f"num_gpus={number}, but this machine has {found}; the largest number that works is {found}")
+        cure = f"the largest number that works is {found}" + ("" if found else '; device="cpu" starts CPU processes')
+        raise ApplyError(f"num_gpus={number}, but this machine has {found}; {cure}")
     return tuple(f"cuda:{n}" for n in range(number))
 
 
