@@ -52,6 +52,10 @@ CASES = {
         "from ..old.modeling_old import OldTower\n\n\nclass NewMLP(OldMLP):\n    pass\n",
         (4, 14, "MC313", "Import it: `from ..old.modeling_old import OldMLP`."),
     ),
+    "a misspelt parent that is imported": (
+        HEAD + "class NewMLP(OldMPL):\n    pass\n",
+        (4, 14, "MC313", "Did you mean `OldMLP`?"),
+    ),
     "defined further down": (
         HEAD + "class NewMLP(OldMLP):\n    def forward(self, x: NewZoo):\n        return x\n\n\nclass NewZoo: ...\n",
         (5, 26, "MC313", 'If it is an annotation, write `"NewZoo"` in quotes; otherwise define it above its use.'),
