@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import psutil
 import torch
 
 from modular_converter.check.cache.store import digest
@@ -37,18 +38,25 @@ def uncompiled(model: Any) -> Any:
     return model
 
 
+_OF_PROCESS = 1 << 28
+"""Bytes of a process that has imported torch and transformers, at least."""
+
+
 def devices_for(number: int, device: str | None) -> tuple[str, ...]:
     """The device name of each rank.
 
     Args:
         device: ``cpu`` or ``cuda``; if None, GPUs if there are any.
 
-    Raises ``ApplyError`` if there are too few GPUs, or ``number`` is less than 1.
+    Raises ``ApplyError`` if there are too few GPUs or too little memory, or ``number`` is less than 1.
     """
     if number < 1:
         raise ApplyError(f"num_gpus={number}: at least one device is needed")
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if (device or ("cuda" if found else "cpu")) == "cpu":
+        most = max(psutil.virtual_memory().available // _OF_PROCESS, 1)
+        if number > most:
+            raise ApplyError(f"num_gpus={number}: the free memory of this machine is enough for {most} CPU processes")
         return ("cpu",) * number
     if number > found:
         cure = f"the largest number that works is {found}" + ("" if found else '; device="cpu" starts CPU processes')

@@ -17,6 +17,10 @@ def test_devices_are_those_of_the_machine(monkeypatch, found):
         devices_for(found + 1, "cuda")
     with pytest.raises(ApplyError, match="at least one device"):
         devices_for(0, "cpu")
+    with pytest.raises(
+        ApplyError, match=r"num_gpus=99999: the free memory of this machine is enough for \d+ CPU processes"
+    ):
+        devices_for(99_999, "cpu")
 
 
 def test_weights_must_be_here():
