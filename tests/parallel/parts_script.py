@@ -5,6 +5,7 @@ Each use gives what one process computes with the whole batch, as the largest di
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 
@@ -61,8 +62,15 @@ def moe(**options):
     torch.manual_seed(0)
     whole = build(target_of("mixtral", "causal"), {"vocab_size": 64, "num_hidden_layers": 2}).model.train()
     there = parallelize(copy.deepcopy(whole), layout="fsdp2", device="cpu")
-    whole(input_ids=IDS, labels=IDS, **options).loss.backward()
-    there(input_ids=IDS.chunk(2)[there.data_rank], labels=IDS.chunk(2)[there.data_rank], **options).loss.backward()
+    part = IDS.chunk(2)[there.data_rank]
+    if options:
+        with contextlib.suppress(ApplyError):
+            there(input_ids=part, labels=part, **options)
+            return "it was not refused"
+    whole(input_ids=IDS, labels=IDS).loss.backward()
+    there(input_ids=part, labels=part).loss.backward()
+    if options:
+        there(input_ids=part, labels=part, **options)
     return difference(whole, there)
 
 
