@@ -8,6 +8,7 @@ below.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -99,6 +100,11 @@ def gather_facts(finished: FinishedConversion) -> Facts:
     # Assigned `None` only to leave the assignment of a neighbour in place.
     nothing = [name for name, one in target.module.definitions.items() if one.text.endswith("= None")]
     left = [name for name in nothing if any(part in name for part in library.settings.overriding_unless_none)]
+
+    @functools.cache  # heirs have parents in common, and two rules ask
+    def makers_of(dotted: str, name: str) -> list[tuple[str, str]]:
+        return [*_makers(name, originals[dotted], library)]
+
     return Facts(
         path=target.path,
         read_source=lambda: finished.text,
@@ -110,7 +116,7 @@ def gather_facts(finished: FinishedConversion) -> Facts:
         files={one.kind: {name: _generated(it) for name, it in one.definitions.items()} for one in finished.files},
         exports_of=lambda neighbour: originals[neighbour.dotted].exported,
         attributes_of=lambda parent: _attributes(parent, renamed[parent.neighbour.dotted], library),
-        makers_of=lambda parent: [*_makers(parent, renamed[parent.neighbour.dotted].neighbour.module, library)],
+        makers_of=lambda parent: makers_of(parent.neighbour.dotted, parent.original),
         renamed=lambda parent, name: renamed[parent.neighbour.dotted].definitions.renamer.name(name),
         cased=target.cased,
         customary_names=[*library.settings.customary_names, *left],
@@ -169,7 +175,7 @@ def _attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> 
     return KnownAttributes(found | renamed.definitions.renamer.names(found), None not in above)
 
 
-def _makers(parent: Parent, module: Module, library: Library) -> Iterator[tuple[str, str]]:
+def _makers(name: str, module: Module, library: Library) -> Iterator[tuple[str, str]]:
     """See `Facts.makers_of`. A metaclass that does nothing where a class is made is left out."""
     settings = library.settings
 
@@ -180,7 +186,7 @@ def _makers(parent: Parent, module: Module, library: Library) -> Iterator[tuple[
         )
 
     for mentions in (INIT_SUBCLASS, METACLASS):
-        for home, one in library.resolver.homes_of_lineage(parent.original, module, mentions, is_of_library):
+        for home, one in library.resolver.homes_of_lineage(name, module, mentions, is_of_library):
             if one is not None and home is not module and mentions in one.text:
                 made_by = [written(key.value) for key in class_node(one.text).keywords if key.arg == METACLASS]
                 if mentions == INIT_SUBCLASS or any(library.resolver.makes_otherwise(name, home) for name in made_by):

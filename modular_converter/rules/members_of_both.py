@@ -198,8 +198,11 @@ def check_class_made_otherwise(facts: Facts) -> Iterator[Finding]:
 
 def _made_by_decorators(facts: Facts, heir: ClassFacts) -> Iterator[tuple[str, str]]:
     """What decorators in the file of a class do with members that its heir has too, or once where both are decorated."""
-    definition, own = facts.generated.get(heir.name), decorators_of(heir.members.node)
-    for name in decorators_of(definition.members.node) if definition is not None and definition.is_class else ():
+    definition = facts.generated.get(heir.name)
+    if definition is None or not definition.is_class or "@" not in definition.text.partition("class ")[0]:
+        return
+    own = decorators_of(heir.members.node)
+    for name in decorators_of(definition.members.node):
         found = facts.generated.get(name)
         nodes = walk(parse(found.text)) if found is not None and not found.is_class else ()
         for function in (one for one in nodes if isinstance(one, Function)):
