@@ -96,7 +96,7 @@ def _reads_changes(line: Line, bodies: Bodies) -> bool:
     assert call is not None
     given = _given(call, bodies.instance, bodies.parent)
     changed = (parameters_of(bodies.parent) - bodies.parameters).union(
-        _computed({name: value for name, value in given.items() if not _is_named(value, name)}, given, bodies),
+        (name for name in given if _is_computed(name, given, bodies)),
         *(part.effects.writes | part.effects.objects_changed for part in bodies.before),
     )
     return not line.effects.reads.isdisjoint(changed)
@@ -309,7 +309,7 @@ def bind_arguments(bodies: Bodies, body: Sequence[Line], findings: list[ClassFin
     lacking = [name for name in lacking if name in read]
     arguments_read = _arguments_read([part.node for part in body]) if {*lacking} - given.keys() else ()
     taken = {name: given[name] for name in lacking if name in names and name in given}
-    bindings = _computed(taken, given, bodies)
+    bindings = {name: value for name, value in taken.items() if _is_computed(name, given, bodies)}
     ignored = {name: value for name, value in taken.items() if name not in bindings}
     reported = {*ignored}
     for name in (name for name in lacking if name not in taken):
@@ -328,36 +328,18 @@ def bind_arguments(bodies: Bodies, body: Sequence[Line], findings: list[ClassFin
     return lines
 
 
-def _computed(taken: Mapping[str, ast.expr], given: Mapping[str, ast.expr], bodies: Bodies) -> dict[str, ast.expr]:
-    """The arguments that give a name of the child another value, `n = 2 * n`, which only the parent's lines read.
+def _is_computed(name: str, given: Mapping[str, ast.expr], bodies: Bodies) -> bool:
+    """Whether an argument gives a name of the child another value, `n = 2 * n`, which only the parent's lines read.
 
-    Constants, names but for `k, q` in place of `q, k`, and results of calls that do not read the name, stay without effect,
-    as in the corpus (shieldgemma2, d_fine, granitemoehybrid).
+    Names, constants and results of calls stay without effect, as in the corpus (shieldgemma2, d_fine, granitemoehybrid).
     """
-    reads = {one: _names_read(value) for one, value in given.items() if not _is_named(value, one)}
-    packed = bodies.parent.args.kwarg
-    found = {
-        name: one
-        for name, one in taken.items()
-        if (packed is None or name != packed.arg)
-        and (
-            not isinstance(one, (ast.Name, ast.Constant, ast.Call))
-            or reads[name] & (taken.keys() if isinstance(one, ast.Name) else {name})
-        )
-    }
-    others = reads.keys() - found.keys()
-    read_by_others = frozenset[str]().union(*(reads[one] for one in others))
-    behind = frozenset[str]().union(*(one.effects.reads | one.bindings.reads_later for one in bodies.after))
-    behind |= frozenset[str]().union(*(one.bindings.reads_later for one in bodies.before))
-    return {
-        name: one
-        for name, one in found.items()
-        if name not in read_by_others | behind and others.isdisjoint(reads[name])
-    }
-
-
-def _names_read(value: ast.expr) -> frozenset[str]:
-    return bindings_of(value).reads | bindings_of(value).reads_later
+    others = {one: value for one, value in given.items() if one != name and not _is_named(value, one)}
+    read = bindings_of(*others.values()).read_paths
+    is_plain = isinstance(given[name], (ast.Name, ast.Constant, ast.Call))
+    if is_plain or name in read or not bindings_of(given[name]).read_paths.isdisjoint(others):
+        return False
+    behind = (one.effects.reads | one.bindings.reads_later for one in bodies.after)
+    return name not in frozenset[str]().union(*behind, *(one.bindings.reads_later for one in bodies.before))
 
 
 def _report_ignored(
@@ -398,14 +380,10 @@ def _in_order(
     """The assignments, and the other arguments that call something, as Python evaluates the arguments of the call."""
     texts: list[str] = []
     waiting = dict(bindings)
-    at_once = [name for name, value in bindings.items() if _names_read(value) & (bindings.keys() - {name})]
-    at_once = [*bindings] if at_once else []
     owners = {id(part): name for name, value in reversed([*given.items()]) for part in walk(value)}
     for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
         name = owners.get(id(argument), "")
-        if name in waiting and name in at_once:
-            texts.append(f"{', '.join(at_once)} = {', '.join(ast.unparse(waiting.pop(one)) for one in at_once)}")
-        elif name in waiting:
+        if name in waiting:
             texts.append(f"{name} = {ast.unparse(waiting.pop(name))}")
         elif name not in bindings and name not in reported and _calls(argument):
             texts.append(ast.unparse(argument.value if isinstance(argument, ast.Starred) else argument))

@@ -16,20 +16,6 @@ class EmuMLP(nn.Module):
             self.inner = nn.Linear(8, 8)
         self.more = 1
 
-    def mix(self, query, key):
-        query, key = key, query
-        return query - 2 * key
-
-    def forward(self, x, size):
-        x, size = abs(x), max(x, size)
-        y = x * size
-        return y
-
-    def keep(self, query, key):
-        key = query
-        self.kept = query - key
-        self.query = query
-
 
 class EmuRoot:
     def __init__(self, size):

@@ -3,4 +3,5 @@ from ..llama import LlamaMLP, scale
 
 class EmuMLP(LlamaMLP):
     def forward(self, x):
-        return super().forward(scale(x))
+        x = scale(x)
+        return super().forward(x)
