@@ -30,8 +30,7 @@ from modular_converter.findings import Conversion, ConversionError, Finding, Loc
 from modular_converter.model.class_blocks import class_node, names_in_class
 from modular_converter.model.index import relative_imports
 from modular_converter.model.module import ImportedName, Module, Role
-from modular_converter.model.nodes import written
-from modular_converter.model.overriding import INIT_SUBCLASS, METACLASS
+from modular_converter.model.overriding import INIT_SUBCLASS, METACLASS, metaclass_of
 from modular_converter.rules import checks, input_files
 from modular_converter.settings.values import modular_of, split_stem
 
@@ -178,18 +177,16 @@ def _attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> 
 def _makers(name: str, module: Module, library: Library) -> Iterator[tuple[str, str]]:
     """See `Facts.makers_of`. A metaclass that does nothing where a class is made is left out."""
     settings = library.settings
+    endings = tuple(filter(None, (settings.model_base, settings.config_suffix)))
 
     def is_of_library(name: str) -> bool:
-        return (
-            name.endswith((settings.model_base or "-", settings.config_suffix or "-"))
-            or name in settings.implied_bases
-        )
+        return name.endswith(endings) or name in settings.implied_bases
 
     for mentions in (INIT_SUBCLASS, METACLASS):
         for home, one in library.resolver.homes_of_lineage(name, module, mentions, is_of_library):
             if one is not None and home is not module and mentions in one.text:
-                made_by = [written(key.value) for key in class_node(one.text).keywords if key.arg == METACLASS]
-                if mentions == INIT_SUBCLASS or any(library.resolver.makes_otherwise(name, home) for name in made_by):
+                metaclass = metaclass_of(class_node(one.text))
+                if mentions == INIT_SUBCLASS or library.resolver.makes_otherwise(metaclass, home):
                     yield mentions, one.text
 
 

@@ -50,6 +50,11 @@ EQUALITY = "__eq__"
 HASH = "__hash__"
 
 
+def metaclass_of(node: ast.ClassDef) -> str:
+    """The metaclass in the header of a class, as written there; `type` without one."""
+    return next((ast.unparse(one.value) for one in node.keywords if one.arg == METACLASS), "type")
+
+
 def slots_of(node: ast.stmt) -> list[str] | None:
     """The names in `__slots__ = ("a", "b")`; None for slots that are given otherwise, and for other statements."""
     if not isinstance(node, ast.Assign) or [*map(ast.unparse, node.targets)] != [SLOTS]:

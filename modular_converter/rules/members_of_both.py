@@ -40,6 +40,7 @@ from modular_converter.model.overriding import (
     inherited_decorators,
     is_property,
     is_removal,
+    metaclass_of,
     method_key,
     slots_of,
 )
@@ -69,7 +70,7 @@ def compare_class_made_otherwise(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find what Python does once where it makes one class, and otherwise where it makes two."""
     checks = (_making, _named_tuple, _protocol, _total)
     found = itertools.chain.from_iterable(check(classes.child, classes.parent) for check in checks)
-    if (reason := _made_by(classes.parent.node)) and classes.around.makes_otherwise(_metaclass(classes.parent.node)):
+    if (reason := _made_by(classes.parent.node)) and classes.around.makes_otherwise(metaclass_of(classes.parent.node)):
         yield Obstacle(classes.child.node, METACLASS, reason, WRITE_OUT).finding(CLASS_MADE_OTHERWISE)
     yield from (one.finding(CLASS_MADE_OTHERWISE) for one in (*_slots(classes), *found, *_header(classes)))
 
@@ -220,7 +221,7 @@ def _hooks(above: Sequence[ast.ClassDef]) -> Iterator[Function]:
 
 def _made_by(node: ast.ClassDef) -> str:
     """What a metaclass in the header of a class would do once; "" for none."""
-    metaclass = _metaclass(node)
+    metaclass = metaclass_of(node)
     if metaclass.rpartition(".")[2] in PLAIN_METACLASSES:
         return ""
     return f"with inheritance, `{metaclass}` makes the parent and then your class; here it would make only one class"
@@ -237,10 +238,6 @@ def _set_again(function: Function, holder: str) -> list[str]:
     read = bindings.effects.reads | {path for called, path in named if called == "getattr"}
     bound = bindings.effects.binds | {path for called, path in named if called == "setattr"}
     return sorted(path for path in bound & read if path.startswith(f"{holder}.") or (not holder and "." in path))
-
-
-def _metaclass(node: ast.ClassDef) -> str:
-    return next((ast.unparse(one.value) for one in node.keywords if one.arg == METACLASS), "type")
 
 
 def _adds_up(hook: Function, holder: str) -> str:

@@ -193,13 +193,10 @@ class _Names:
 
     def _place(self, meaning: Meaning) -> Definition | None:
         if meaning.statement is not None:
-            renamed = self.finished.renamed.get(meaning.source)
-            names = renamed.neighbour.module.definitions if renamed else ()
-            found = (
-                one for one in names if renamed and renamed.definitions.renamer.name(one) == meaning.statement.name
-            )
-            original = next(found, None)
-            return Definition(renamed.neighbour.path, original) if renamed and original else None
+            renamed, name = self.finished.renamed.get(meaning.source), meaning.statement.name
+            if renamed is None or name not in renamed.definitions:
+                return None
+            return Definition(renamed.neighbour.path, renamed.definitions.original(name).name)
         name = meaning.imported[len(meaning.module) :].removeprefix(".")
         return self.finished.library.resolver.definition(
             meaning.module, name, os.path.dirname(self.finished.target.path)

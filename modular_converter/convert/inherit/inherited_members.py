@@ -146,10 +146,10 @@ def with_written_super(text: str, parent: ClassBlock) -> str:
         if not isinstance(call, ast.Call) or (found := sought_by_name(call)) is None:
             continue
         (owner, name), other = found, call.args[2:]
-        is_plain = name in sure and all(isinstance(one, (ast.Constant, ast.Name, ast.Lambda)) for one in other)
+        is_there = name in sure and all(isinstance(one, (ast.Constant, ast.Name, ast.Lambda)) for one in other)
         if dotted(call.func) == "hasattr":
             edits += [_edit(call, text, "True")] if name in sure else []
-        elif dotted(call.func) == "getattr" and (is_plain or not other):
+        elif dotted(call.func) == "getattr" and (is_there or not other):
             edits.append(_edit(call, text, f"{ast.unparse(owner)}.{name}"))
     return apply_edits(text, edits)
 

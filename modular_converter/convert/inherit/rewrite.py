@@ -102,7 +102,7 @@ def _merge(child: cst.Parameters, parent: cst.Parameters, has_instance: bool) ->
     ordinary = {_name(parameter) for parameter in child.params[has_instance and not child.posonly_params :]}
     by_position = overridden(parent.posonly_params, child.posonly_params)
     first = next((place for place, one in enumerate(by_position) if _name(one) in ordinary), len(by_position))
-    first = 0 if first == has_instance else first
+    first = first if first > has_instance else 0  # the instance alone
     merged = cst.Parameters(
         posonly_params=by_position[:first],
         params=[*by_position[first:], *overridden(parent.params, child.params)],

@@ -270,8 +270,6 @@ class Library:
     """Absolute path -> the text that this run reads in place of the file."""
     observations: Observations = field(default_factory=Observations)
     """The notes of this library on the files that it reads."""
-    errors_only: bool = False
-    """Whether whoever asks for conversions wants no warnings of rules, which then are not searched for."""
     _texts: dict[str, bytes] = field(default_factory=dict)
     """In UTF-8: the one emoji of a banner would make each text four times as large."""
     _modules: dict[str, Module] = field(default_factory=dict)
@@ -280,6 +278,8 @@ class Library:
     _line_ends: dict[str, str] = field(default_factory=dict)
     _packages: dict[str, str | None] = field(default_factory=dict)
     """Folder of the importing file, joined with the name of a package -> the folder of the package."""
+    errors_only: bool = False
+    """Whether whoever asks for conversions wants no warnings of rules, which then are not searched for."""
 
     def observing(self, observations: Observations) -> Library:
         """A library that shares everything read so far, and from now on notes the files read in `observations`."""
@@ -288,17 +288,7 @@ class Library:
     def under(self, overlay: MutableMapping[str, str]) -> Library:
         """A library of its own with these texts in place of others, which need not read again what this one has read."""
         texts, modules, names, hashes = dict(self._texts), dict(self._modules), dict(self._names), dict(self._hashes)
-        new = Library(
-            self.settings,
-            overlay,
-            Observations(),
-            self.errors_only,
-            texts,
-            modules,
-            names,
-            hashes,
-            dict(self._line_ends),
-        )
+        new = Library(self.settings, overlay, Observations(), texts, modules, names, hashes, dict(self._line_ends))
         new._forget((*self.overlay, *overlay))
         return new
 

@@ -76,14 +76,12 @@ def _labelled(model: Any, inputs: Mapping[str, Any], labels: Any) -> Iterator[di
 
 def _row(given: Mapping[str, Any], number: int) -> dict[str, Any]:
     """One row of a batch; what has no rows is as it is."""
-    part = slice(number, number + 1)
-    has_rows = {
-        name
-        for name, value in given.items()
-        if isinstance(value, (torch.Tensor, list)) and not (isinstance(value, torch.Tensor) and not value.dim())
-        if len(value) == BATCH
-    }
-    return {name: value[part] if name in has_rows else value for name, value in given.items()}
+
+    def has_rows(value: Any) -> bool:
+        is_list = isinstance(value, list) or (isinstance(value, torch.Tensor) and value.dim() > 0)
+        return is_list and len(value) == BATCH
+
+    return {name: value[number : number + 1] if has_rows(value) else value for name, value in given.items()}
 
 
 def _gradients(model: Any, given: Mapping[str, Any], options: Mapping[str, Any]) -> list[torch.Tensor]:

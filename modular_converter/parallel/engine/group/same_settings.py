@@ -280,7 +280,7 @@ class SameSettings:
         try:
             self._begin(model, method, partial(self.marks.of, method, args, kwargs))
             self.inside = True
-            with together([self.calls]), gathering() if self.spread else contextlib.nullcontext():
+            with together([self.calls]), gathering(self.spread):
                 yield partial(self._shown, args, kwargs, caches)
                 if self.batch is not None and torch.is_grad_enabled():
                     self.batch.refuse_written()

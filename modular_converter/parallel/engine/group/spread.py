@@ -171,10 +171,14 @@ def free_gathered(model: torch.nn.Module) -> None:
         unit.reshard()
 
 
-def gathering() -> contextlib.AbstractContextManager[Any]:
-    """The block of a forward: tensors that ``fully_shard`` makes once and fills in each forward are no inference tensors."""
+def gathering(is_spread: bool) -> contextlib.AbstractContextManager[Any]:
+    """The block of a forward: tensors that ``fully_shard`` makes once and fills in each forward are no inference tensors.
+
+    Args:
+        is_spread: whether a layout shares weights out over data ranks; else nothing is gathered.
+    """
     block = contextlib.ExitStack()
-    if torch.is_inference_mode_enabled():
+    if is_spread and torch.is_inference_mode_enabled():
         block.enter_context(torch.inference_mode(False))
         block.enter_context(torch.no_grad())
     return block

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 from dataclasses import replace
@@ -107,7 +106,7 @@ class PipelineInLayout(InLayout, Pipeline):
 
     def __call__(self, *args: Any, **inputs: Any) -> Any:
         """As ``Pipeline.__call__``."""
-        with gathering() if self._grid.data is not None else contextlib.nullcontext():
+        with gathering(self._grid.data is not None):
             return super().__call__(*args, **inputs)
 
     def generate(self, input_ids: torch.Tensor, *, groups: int | None = None, **options: Any) -> torch.Tensor:
