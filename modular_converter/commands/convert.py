@@ -92,8 +92,8 @@ def convert_command(
     files are written beside each modular file. A command in place of FILES does something else: see the end.
 
     \b
-    Exit code: 0 success; 1 only findings, or differences with --diff or --dry-run;
-    2 something could not be converted.
+    Exit code: 0 success; 1 errors in what is converted, or differences with --diff or --dry-run;
+    2 something could not be read or written, which errors MC1.. tell.
     """
     if list_rules:
         return _list_rules(options["output_format"])

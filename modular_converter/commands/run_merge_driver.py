@@ -43,8 +43,14 @@ def set_up(root: str | None, package: str | None, *, yes: bool) -> int:
     where = shown_path(os.path.join(repository.top, merge_driver.ATTRIBUTES), os.getcwd())
     click.echo(f"{count(len(generated), 'generated file')} will be named in {where}, and the driver in the")
     click.echo(f"configuration of this clone: {merge_driver.COMMAND}")
-    if not yes:
-        click.confirm("Write both?", abort=True)
+    try:
+        if not (yes or click.confirm("Write both?")):
+            click.echo("Nothing was written.")
+            return 0
+    except click.Abort as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise
+        raise click.UsageError("nobody has answered: `--yes` writes without asking.") from None
     merge_driver.install_driver(repository, generated)
     click.echo(f"Commit {where}; others run `modular-convert merge-driver install` in their clones.")
     return 0

@@ -217,7 +217,7 @@ def _add_table(project: str, table: str, dry_run: bool) -> int:
     path = os.path.join(project, "pyproject.toml")
     exists = os.path.isfile(path)
     known = toml_files.read_pyproject(project)
-    if known and TABLE in known.tools:
+    if known and known.has_table(TABLE):
         click.echo(
             f"{'settings':<14} {os.path.relpath(path)} has a table [tool.{TABLE}]: nothing is written. It would be:\n"
         )

@@ -241,7 +241,7 @@ def put_in_place(target: str, text: str, modular: str, settings: Settings) -> bo
     if is_modular(target.casefold(), settings):
         raise ConversionError(input_files.read_only_target(Location(target), "it has the name of a modular file"))
     if not settings.output_dir and is_installed(target):
-        raise ConversionError(input_files.read_only_target(Location(target), "it belongs to an installed package"))
+        raise ConversionError(input_files.installed(Location(target)))
     if not os.path.isfile(modular):
         raise ConversionError(input_files.missing_file(Location(modular), reason="it was removed during the run"))
     if is_unchecked(settings) and current_text(target, settings) != text:
@@ -257,7 +257,7 @@ def write_sources(texts: Mapping[str, str], settings: Settings) -> None:
     """
     for path in texts:
         if is_installed(os.path.realpath(path)):
-            raise ConversionError(input_files.read_only_target(Location(path), "it belongs to an installed package"))
+            raise ConversionError(input_files.installed(Location(path)))
     for path, text in texts.items():
         write_atomically(path, in_form_of(path, text), root_of(path, settings))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Container, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
@@ -84,13 +84,32 @@ def _uses_of_parent(classes: TwoClasses) -> Iterator[Obstacle]:
         for node in nodes:
             if is_super(node) and id(node) not in reaching:
                 reason = f"`super()` is used as a value, and in the generated class it would not reach `{base}`"
-                yield Obstacle(node, min(member.binds, default="super"), reason, _taken_otherwise(member, "", classes))
+                yield Obstacle(
+                    _handed_on(node, nodes, taken),
+                    min(member.binds, default="super"),
+                    reason,
+                    _taken_otherwise(member, "", classes),
+                )
             elif isinstance(node, ast.Name) and node.id == base and id(node) not in read:
                 reason = f"the generated class does not inherit from `{base}`, nor is it imported"
                 cure = f"Use `{classes.name}` in its place, or write out what you take from it."
                 if name := taken.get(id(node)):
                     cure = _taken_otherwise(member, name, classes)
                 yield Obstacle(node, base, reason, cure)
+
+
+def _handed_on(function: ast.AST, nodes: Sequence[ast.AST], holders: Container[int]) -> ast.AST:
+    """Where the result of a call is handed on by the name that it is assigned to; the called function where it is not."""
+    names = {
+        target.id
+        for one in nodes
+        if isinstance(one, ast.Assign) and getattr(one.value, "func", None) is function
+        for target in one.targets
+        if isinstance(target, ast.Name)
+    }
+    uses = (one for one in nodes if isinstance(one, ast.Name) and one.id in names and isinstance(one.ctx, ast.Load))
+    handed_on = (one for one in uses if id(one) not in holders)
+    return min(handed_on, key=lambda one: (one.lineno, one.col_offset), default=function)
 
 
 def _taken_otherwise(member: Member, name: str, classes: TwoClasses) -> str:

@@ -62,7 +62,8 @@ def missing_file(location: Location, *, reason: str = "no such file") -> Finding
     return MISSING_FILE.finding(
         location,
         f"cannot read this file: {reason}",
-        help="Check the path; it is relative to the current directory. For a model name, give `--package` or `--root`.",
+        help="Check the path; it is relative to the current directory. Where models are, `root` in "
+        "`[tool.modular-converter]` says, or `--root` of a command that has it.",
     )
 
 
@@ -72,7 +73,7 @@ def model(location: Location, candidates: Iterable[str]) -> Finding:
         location,
         "there is no model of this name",
         help=did_you_mean(location.path, candidates)
-        + "Give the name of a folder of models, a folder or a file; `--package` or `--root` say where models are.",
+        + "Give the name of a model, a folder or a file; `root` in `[tool.modular-converter]` says where models are.",
     )
 
 
@@ -132,6 +133,7 @@ def too_large(location: Location, size: int, limit: int) -> Finding:
     )
 
 
+ELSEWHERE = "`modular-convert` and its `modularize` write elsewhere with `--output-dir DIR`."
 READ_ONLY_TARGET = Rule("MC113", "read-only-target", "a generated file cannot be written")
 
 
@@ -140,13 +142,17 @@ def read_only_target(location: Location, reason: str) -> Finding:
     return READ_ONLY_TARGET.finding(
         location,
         f"cannot write this file: {reason}",
-        help="Make it writable, or write elsewhere with `--output-dir DIR`.",
+        help=f"Make it writable. {ELSEWHERE}",
     )
 
 
 def installed(location: Location) -> Finding:
     """`location` belongs to an installed package, into which nothing is written."""
-    return read_only_target(location, "it belongs to an installed package; give --output-dir")
+    return READ_ONLY_TARGET.finding(
+        location,
+        "cannot write this file: it belongs to an installed package",
+        help=f"Work on a checkout or a copy of the package. {ELSEWHERE}",
+    )
 
 
 def model_exists(location: Location) -> Finding:

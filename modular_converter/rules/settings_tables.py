@@ -45,6 +45,13 @@ def no_table(location: Location) -> Finding:
     )
 
 
+def misspelt_table(location: Location, name: str) -> Finding:
+    """The table `name` has a `_` in place of the `-`."""
+    return BAD_SETTING.finding(
+        location, f"`[tool.{name}]` is no table of this tool", help="Write `[tool.modular-converter]`."
+    )
+
+
 def unreadable(location: Location, reason: str) -> Finding:
     """The file is no TOML, or no INI file."""
     return BAD_SETTING.finding(

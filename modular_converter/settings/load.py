@@ -212,7 +212,7 @@ def load_settings(start: str | os.PathLike[str]) -> Settings:
     for folder in _upwards(os.path.abspath(start)):
         pyproject = toml_files.read_pyproject(folder)
         if pyproject is not None:
-            if project is None and TABLE in pyproject.tools:
+            if project is None and pyproject.has_table(TABLE):
                 project = pyproject
             black = black or (pyproject if "black" in pyproject.tools else None)
         ruff = ruff or toml_files.ruff_config_in(folder, pyproject)
@@ -278,7 +278,7 @@ def _named_file() -> TomlFile | None:
     if not path:
         return None
     file = toml_files.read_toml(path)
-    if TABLE not in file.tools:
+    if not file.has_table(TABLE):
         raise SettingsError(settings_tables.no_table(Location(path)))
     return file
 

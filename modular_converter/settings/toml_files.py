@@ -28,7 +28,7 @@ from modular_converter.settings.values import (
 )
 
 
-TOOL_TABLES = (b"modular-converter", b"ruff", b"black", b"isort")
+TOOL_TABLES = (b"modular-converter", b"modular_converter", b"ruff", b"black", b"isort")
 """A pyproject.toml without any of these words has no table that counts here, and is not parsed."""
 RUFF_NAMES = (".ruff.toml", "ruff.toml")
 """Before pyproject.toml in ruff's own order of precedence."""
@@ -58,6 +58,14 @@ class TomlFile(NamedTuple):
         """The `[tool]` table of a pyproject.toml."""
         tools = self.table.get("tool", {})
         return tools if isinstance(tools, dict) else {}
+
+    def has_table(self, name: str) -> bool:
+        """Whether a pyproject.toml has this table of a tool. Raises `SettingsError` for one with `_` in place of `-`."""
+        misspelt = name.replace("-", "_")
+        if misspelt in self.tools and name not in self.tools:
+            place = locate_word(self.path, f"tool.{misspelt}", self.text)
+            raise SettingsError(settings_tables.misspelt_table(place, misspelt).with_source(self.text))
+        return name in self.tools
 
     @property
     def ruff(self) -> Mapping[str, object]:

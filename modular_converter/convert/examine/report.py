@@ -244,7 +244,7 @@ def advice_for(
                 )
     imported = frozenset(resolution.taken) if resolution is not None else frozenset()
     hint = did_you_mean(name, ((top_level_names(text) or frozenset()) | imported) - {name})
-    return f"{hint}Import or define `{name}` in the modular file."
+    return f"{hint}{'Otherwise import' if hint else 'Import'} or define `{name}` in the modular file."
 
 
 def guarded_import(name: str, line: int, text: str, neighbours: Neighbourhood | None) -> tuple[str, int, str] | None:

@@ -258,7 +258,7 @@ def test_a_missing_watchfiles_is_named_with_the_extra_to_install(tree, monkeypat
         (("--diff",), "cannot be combined with --fix, --diff"),
         (("--fix",), "cannot be combined with --fix"),
         (("--format", "json"), "one line for each change"),
-        (("--package", "transformers", "olmo2"), "give --output-dir"),
+        (("--package", "transformers", "olmo2"), "with `--output-dir DIR`"),
         (("--package", "transformers", "--output-dir", "out", "olmo2"), "nothing to watch"),
     ],
 )

@@ -49,6 +49,14 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(("answer", "code", "said"), [("", 2, "`--yes`"), ("n\n", 0, "Nothing was written.")])
+def test_nothing_is_installed_without_an_answer(zoo: Path, answer: str, code: int, said: str) -> None:
+    assert CliRunner().invoke(merge_driver_command, ["uninstall"]).exit_code == 0
+    done = CliRunner().invoke(merge_driver_command, ["install"], input=answer)
+    assert done.exit_code == code and said in done.output
+    assert not (zoo / ".gitattributes").exists() or "modular" not in (zoo / ".gitattributes").read_text()
+
+
 def branch(zoo: Path, name: str, *edits: tuple[str, str, str]) -> str:
     git(zoo, "checkout", "-q", "-b", name, "main")
     for file, old, new in edits:

@@ -12,7 +12,7 @@ import textwrap
 import pytest
 
 from modular_converter.findings import Severity
-from modular_converter.settings.load import PROFILE_FOLDER, SettingsError, load_settings, profile_settings
+from modular_converter.settings.load import NAMED_FILE, PROFILE_FOLDER, SettingsError, load_settings, profile_settings
 from modular_converter.settings.toml_files import READERS
 from modular_converter.settings.values import module_name
 
@@ -173,6 +173,24 @@ def test_a_file_that_is_not_utf8_is_an_error_too(tmp_path: pathlib.Path) -> None
     (tmp_path / "pyproject.toml").write_bytes(b"[tool.modular-converter]\npackage = '\xe9'\n")
     with pytest.raises(SettingsError, match="not UTF-8"):
         load_settings(tmp_path)
+
+
+def test_a_table_with_an_underscore_is_refused(tmp_path: pathlib.Path) -> None:
+    path = project(tmp_path, "[project]\nname = 'x'\n\n[tool.modular_converter]\npackage = 'outer'\n")
+    for read in (load_settings, lambda folder: _with_named_file(folder, path)):
+        with pytest.raises(SettingsError) as caught:
+            read(tmp_path)
+        (finding,) = caught.value.findings
+        assert finding.source_line == "[tool.modular_converter]"
+        assert finding.help == "Write `[tool.modular-converter]`."
+
+
+def _with_named_file(folder: pathlib.Path, path: pathlib.Path) -> object:
+    token = NAMED_FILE.set(str(path))
+    try:
+        return load_settings(folder)
+    finally:
+        NAMED_FILE.reset(token)
 
 
 def test_the_table_must_be_one(tmp_path: pathlib.Path) -> None:
