@@ -108,6 +108,26 @@ def test_what_an_override_reads_is_imported(generated: Path) -> None:
     assert (done.exit_code, list(done.findings)) == (0, [])
 
 
+DOCSTRING = '    """Two methods."""\n\n'
+DOCUMENTED = {
+    "the text of the class": (("Two methods", "Two of them"), '(OldMLP):\n    """Two of them."""\n'),
+    "a method": (("x + 1", "x + 10"), "(OldMLP):\n    def second"),
+}
+
+
+@pytest.mark.parametrize("case", DOCUMENTED)
+def test_a_docstring_is_written_where_it_was_edited(case: str, generated: Path) -> None:
+    old = generated.parents[1] / "old/modeling_old.py"
+    old.write_text(OLD.replace("    def first", f"{DOCSTRING}    def first"))
+    fix(generated.parents[2])
+    change, written = DOCUMENTED[case]
+    edit(generated.parent, generated.name, *change)
+    wanted = generated.read_text()
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert (result.exit_code, generated.read_text()) == (0, wanted), result.output
+    assert written in (generated.parent / "modular_new.py").read_text()
+
+
 COPIED = """\
 import math
 

@@ -64,6 +64,13 @@ CASES = {
         "class NewLayer(OldLayer):\n\n    def __init__(self, config):\n        super().__init__(config)\n"
         "        self.b = B(config)",
     ),
+    "statement_appended_behind_a_call_with_all_arguments": Case(
+        "class NewLayer(nn.Module):\n    def f(self, a, *rest, b=1, **more):\n        y = g(a, rest, b, more)\n        h(y)\n        z = a\n"
+        "        return z",
+        "class NewLayer(nn.Module):\n    def f(self, a, *rest, b=1, **more):\n        y = g(a, rest, b, more)\n        h(y)",
+        "class NewLayer(OldLayer):\n\n    def f(self, a, *rest, b=1, **more):\n        super().f(a, *rest, b=b, **more)\n"
+        "        z = a\n        return z",
+    ),
     "statement_replaced_and_removed": Case(
         f"class NewLayer(nn.Module):\n{INIT}        self.a = A(config)\n        self.b = A(config)\n        self.d = 1",
         f"class NewLayer(nn.Module):\n{INIT}        self.a = A(config)\n        self.b = B(config)\n"
@@ -201,3 +208,10 @@ def test_two_parents_in_the_same_words_are_each_the_base_of_their_own_heir() -> 
     for base in ("OldLayer", "OlderLayer", "OldLayer"):
         heir = heir_of(wanted, ParentClass(text, "NewLayer", base), names, settings)
         assert heir is not None and heir.text == f"class NewLayer({base}):\n    size = 2\n"
+
+
+def test_what_differs_from_the_parent_is_noted() -> None:
+    wanted = "class NewLayer(nn.Module):\n    size = 2\n\n    def g(self):\n        return 2"
+    parent = "class NewLayer(nn.Module):\n    size = 1\n    other = 3\n\n    def f(self):\n        return 1"
+    heir = heir_of(wanted, ParentClass(parent, "NewLayer", "OldLayer"), ModelNames(), profile_settings())
+    assert heir is not None and heir.notes == ("new `g`", "no `f`", "no `other`", "other `size`")

@@ -60,6 +60,15 @@ def test_models_that_import_from_each_other_do_not_become_a_circle(tmp_path: Pat
     assert not any(one.failed for one in convert_paths(written, load_settings(str(models))))
 
 
+@pytest.mark.parametrize(
+    ("change", "name"), [(("return x * 2", "return x*2"), "scale"), (("scale(x)", "scale( x )"), "scale, NewMLP")]
+)
+def test_what_the_formatter_would_change_is_named(change: tuple[str, str], name: str, tmp_path: Path) -> None:
+    new = OLD.replace("Old", "New").replace("2020", "2021").replace(*change)
+    (reason,) = modularized(library_of(tmp_path, new=new), "new").left.values()
+    assert reason == f"generated otherwise: {name}; the formatter changes {name}: format the file first"
+
+
 def test_the_headline_counts_the_files_that_come_back_and_names_those_that_stay(tmp_path: Path) -> None:
     models = library_of(tmp_path, new=OLD.replace("Old", "New").replace("2020", "2021"))
     (models / "new" / "configuration_new.py").write_text("# Copyright 2021 New.\n\nSIZE = 1\n")

@@ -142,6 +142,10 @@ BODIES = {
     "a name by format": ('for n in range(config.depth):\n    setattr(self, "part_{:02d}_{}".format(n, config.act), Block())', {"part_*_silu.dense.weight": SURE}),
     "sizes of what is not known": ("first, second = config.other\nself.proj = nn.Linear(first, second, bias=False)", {"proj.weight": SURE}),
     "attention of torch": ("self.mix = nn.MultiheadAttention(config.depth, 1, bias=False)", {"mix.in_proj_weight": SURE, "mix.out_proj.weight": SURE}),
+    "a part of a container by its name": ('self.parts = nn.Sequential()\nself.parts.add_module("one", Block())', {"parts.one.dense.weight": SURE}),
+    "a choice among texts": ('if config.act in ("silu", "gelu"):\n    self.a = Block()\nif config.act not in ("silu", "gelu"):\n    self.b = Block()', {"a.dense.weight": SURE}),
+    "a weight in two parts": ("self.proj = nn.utils.weight_norm(nn.Linear(2, 2))", {"proj.weight_g": SURE, "proj.weight_v": SURE, "proj.bias": SURE}),
+    "a weight in two parts by a parametrization": ("self.proj = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2, bias=False))", {"proj.parametrizations.weight.original*": SURE}),
     "a case with a guard": ('match config.act:\n    case "silu" if config.other:\n        self.a = Block()', {"a.dense.weight": PERHAPS}),
 }  # fmt: skip
 
@@ -229,3 +233,32 @@ def test_a_setting_is_compared_by_value(tmp_path: Path) -> None:
     assert messages(before, facts(tmp_path / "same", config=CONFIG.replace("= DEFAULT", "= 2 * DEFAULT // 2"))) == []
     changed = messages(before, facts(tmp_path / "new", config=CONFIG.replace("DEFAULT = 8", "DEFAULT = 16")))
     assert changed == ["changes the default of `width` from `8` to `16`"]
+
+
+SETTINGS = """\
+from ...configuration_utils import PreTrainedConfig
+
+
+class NetConfig(PreTrainedConfig):
+    model_type = "net"
+
+    def __init__(self, act="silu", depth=2, *, width=8, **kwargs):
+        pass
+
+
+__all__ = ["NetConfig"]
+"""
+
+
+@pytest.mark.parametrize(("name", "value"), [("act", "'silu'"), ("depth", "2"), ("width", "8")])
+def test_a_setting_that_a_parameter_sets_is_compared(name: str, value: str, tmp_path: Path) -> None:
+    before = facts(tmp_path / "old", config=SETTINGS)
+    after = facts(tmp_path / "new", config=SETTINGS.replace(f"{name}={value}".replace("'", '"'), f"{name}=0"))
+    assert messages(before, after) == [f"changes the default of `{name}` from `{value}` to `0`"]
+
+
+def test_a_variable_that_comes_or_goes_is_told_by_its_direction(tmp_path: Path) -> None:
+    more = HEAD.replace("    config: NetConfig\n", '    config: NetConfig\n    _no_split_modules = ["Block"]\n')
+    before, after = facts(tmp_path / "old"), facts(tmp_path / "new", model=more)
+    assert messages(before, after) == ["adds `_no_split_modules`"]
+    assert messages(after, before) == ["removes `_no_split_modules`"]

@@ -43,6 +43,9 @@ def test_a_line_is_followed_through_all_neighbours(tree: Path) -> None:
     assert base["path"].endswith("modeling_base.py")
     assert base["line"] == base["end_line"] == line_of(tree / "models/base/modeling_base.py", "return x + 1")
     assert base["text"].strip() == heir["text"].strip() == "return x + 1"
+    heads = [one for one in ask(f"{leaf}:{answer['line']}").stdout.split("\n") if "<-" in one]
+    assert [one.index("<-") for one in heads] == [2, 4]
+    assert "modeling_heir.py" in heads[0] and "modeling_base.py" in heads[1]
 
 
 def test_a_header_comes_from_the_modular_file_and_from_the_parent(tree: Path) -> None:

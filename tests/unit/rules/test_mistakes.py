@@ -257,6 +257,12 @@ RIGHT = {
     + "class YakModel"
     + PASS
     + '__all__ = ["YakModel"]\n',
+    "a class of its own file alone that inherits from an exported one": MODELING
+    + "LlamaMLP\n\n\nclass _YakMLP(LlamaMLP)"
+    + PASS
+    + "class YakModel"
+    + PASS
+    + '__all__ = ["YakModel"]\n',
     "calls of super in an expression, under a condition, and for another method": MODELING
     + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    def forward(self, x):\n        if x is None:\n"
     "            return super().forward(0)\n        return 2 * super().forward(x)\n\n"

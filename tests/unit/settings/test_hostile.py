@@ -10,6 +10,7 @@ import pytest
 
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.settings import toml_files
+from modular_converter.settings.disk import FileTooLarge, read_regular
 from modular_converter.settings.load import SettingsError, load_settings
 
 
@@ -46,6 +47,27 @@ def test_only_regular_files_are_extended(tree, name, target):
     ruff_extends(tree, name, target)
     with pytest.raises(SettingsError, match="MC116"):
         load_settings(tree)
+
+
+@pytest.mark.parametrize("limit", [9, 8])
+def test_a_file_that_grows_while_it_is_read_is_read_whole_or_not(tmp_path, monkeypatch, limit):
+    path, read = tmp_path / "ruff.toml", os.read
+    path.write_bytes(b"1234567")
+
+    def read_as_it_grows(handle, size):
+        content = read(handle, size)
+        if content == b"1234567":
+            with path.open("ab") as more:
+                more.write(b"89")
+            content += read(handle, 1)
+        return content
+
+    monkeypatch.setattr(os, "read", read_as_it_grows)
+    if limit == 8:
+        with pytest.raises(FileTooLarge):
+            read_regular(str(path), limit)
+    else:
+        assert read_regular(str(path), limit) == b"123456789"
 
 
 @posix
