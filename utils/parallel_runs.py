@@ -140,10 +140,11 @@ def batches(model: Any, shape: str, number: int = 32, new: int = 128) -> float:
 def run_turns(shape: str, devices: int, parts: set[str]) -> None:
     """One device, nothing between, and ``parallelize``, called from the same process, in turns."""
     import torch
+    from profiled_ranks import profile
 
-    from modular_converter.parallel import parallelize
+    from modular_converter.parallel import Session, parallelize
     from modular_converter.parallel.engine.base.memory import usage
-    from modular_converter.parallel.engine.remote.rank_models import profile
+    from modular_converter.parallel.engine.base.preflight import devices_for
 
     place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     about: list[Row] = [{"run": "one", "devices": 1}, {"run": "ours", "devices": devices}]
@@ -157,7 +158,8 @@ def run_turns(shape: str, devices: int, parts: set[str]) -> None:
     say(0, "weight_bytes", next(one.parameters()).element_size())
     ours = build(shape)
     start = time.perf_counter()
-    parallelize(ours, num_gpus=devices, verbose="simple")
+    ranks = Session(devices_for(devices, None), worker="profiled_ranks:ProfiledWorker")
+    parallelize(ours, session=ranks, verbose="simple")
     say(1, "start_s", time.perf_counter() - start)
     say(1, "memory_mib", [value / 2**20 for value in ours.memory_allocated().values()])
     measure([one, ours], shape, parts, say)
@@ -171,10 +173,15 @@ def run_turns(shape: str, devices: int, parts: set[str]) -> None:
                         lambda given: [profile(lambda: one.generate(**given), place)], shape, place, more
                     )
                     say(0, f"profile_{name}", of_one)
-                    ask = functools.partial(ours._placement.profile, "generate", ())
-                    say(1, f"profile_{name}", _per_token(ask, shape, "cpu", more))
+                    of_ours = _per_token(
+                        lambda given: ranks.ask(("profile", ours._placement.number, "generate", (), given)),
+                        shape,
+                        "cpu",
+                        more,
+                    )
+                    say(1, f"profile_{name}", of_ours)
     say(1, "peak_memory_mib", [value / 2**20 for value in ours.memory_reserved().values()])
-    ours._placement.end()
+    ranks.end()
 
 
 def overhead(model: Any, shape: str, place: Any) -> float:

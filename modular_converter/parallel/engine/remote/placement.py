@@ -252,12 +252,6 @@ class Placement:
         with self.session.lock:
             self.session.ask(("trial", self.number))
 
-    def profile(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, float]]:
-        """The time of one call on each rank by kind of work, in milliseconds; see ``profiling.profile``."""
-        with self.session.lock:
-            found: list[dict[str, float]] = self.session.ask(("profile", self.number, method, args, kwargs))
-        return found
-
     def memory(self) -> dict[str, dict[str, Any]]:
         """The figures of ``memory.usage`` by device."""
         with self.session.lock:
