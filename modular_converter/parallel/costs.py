@@ -5,6 +5,7 @@ Attention counts as a fused kernel does it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
@@ -155,6 +156,7 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
         with (
             torch.set_grad_enabled(model.training),
             keeps,
+            counter.hooks,
             FusedRun(counter.attention),
             NotedOperations(counter.operation),
         ):
@@ -166,8 +168,6 @@ def count_chain(model: torch.nn.Module, path: str, inputs: Mapping[str, Any]) ->
             f"{type(model).__name__}: its forward fails without data ({one_line(error)}); give a --length that it takes, or "
             "measured times with --layer-times"
         ) from error
-    finally:
-        counter.remove_hooks()
     used = {key for key, places in counter.places.items() if places}
     if idle := idle_weight({f"{path}.{number}": layer for number, layer in enumerate(layers)}, used):
         raise ScheduleError(f"{idle}; give measured times with --layer-times")
@@ -207,11 +207,11 @@ class _Counter:
         self.places: dict[int, set[int]] = {key: set() for key in self.owner}
         self.seen: dict[int, Any] = {storage_number(b): b for b in model.buffers()} | dict(self.owner)
         self.made: dict[int, float] = {}
-        self.handles = []
+        self.hooks = contextlib.ExitStack()
         for number, layer in enumerate(layers, start=1):
             entering = functools.partial(self._enter, number)
-            self.handles.append(layer.register_forward_pre_hook(entering, with_kwargs=True))
-            self.handles.append(layer.register_forward_hook(self._leave))
+            self.hooks.enter_context(layer.register_forward_pre_hook(entering, with_kwargs=True))
+            self.hooks.enter_context(layer.register_forward_hook(self._leave))
 
     def _enter(self, number: int, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """A layer begins; the tensors that it takes from the layer before are those that stages hand over."""
@@ -267,10 +267,6 @@ class _Counter:
         sums = (self.weight_flops, self.other_flops, self.kept, counts, self.weight_results, self.temporary)
         before, *middle, after = map(PartWork, *sums)
         return ChainWork(type(model).__name__, path, tuple(middle), before, after, shared, self.output)
-
-    def remove_hooks(self) -> None:
-        for handle in self.handles:
-            handle.remove()
 
 
 class NotedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]

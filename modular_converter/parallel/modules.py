@@ -11,6 +11,7 @@ import torch
 
 # Hooks and registers, which have methods of their own; not `training`, the module's mode.
 OF_TORCH = frozenset(vars(torch.nn.Module())) - {"training"} | {"_compiled_call_impl", "_is_hf_initialized"}
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 
 

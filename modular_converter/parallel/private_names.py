@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from operator import attrgetter
@@ -51,11 +51,9 @@ class PrivateNames:
 
     def check(self) -> None:
         """Raise ``MissingNameError`` for the first missing name of the modules that are imported; others fail at their use."""
-        for name in self._loaded():
-            self.find(name)
-
-    def _loaded(self) -> Iterator[str]:
-        return (name for name, place in self.places.items() if place.partition(":")[0] in sys.modules)
+        for name, place in self.places.items():
+            if place.partition(":")[0] in sys.modules:
+                self.find(name)
 
 
 def _called(method: str) -> Callable[..., Any]:

@@ -99,7 +99,10 @@ def advise(subject: ModelInQuestion, question: Question) -> Advice:
             for one in _first_that_fit(subject, levels, question)
         ]
     fits = sorted((one for one in found if one.runs), key=_by_time)
-    small = sorted((one for one in found if not one.runs and one.memory), key=_needed)
+    small = sorted(
+        (one for one in found if not one.runs and one.memory),
+        key=lambda one: one.memory.total if one.memory else math.inf,
+    )
     kept = _best_of_each(fits)
     if kept:
         kept = [kept[0], *(replace(one, why_not=_why_slower(one, kept[0], question)) for one in kept[1:])]
@@ -177,10 +180,6 @@ def _best_of_each(candidates: Sequence[LayoutForecast]) -> list[LayoutForecast]:
     for one in candidates:
         found.setdefault(f"{one.setting.layout} {one.setting.reshard}", one)
     return list(found.values())
-
-
-def _needed(one: LayoutForecast) -> float:
-    return one.memory.total if one.memory else math.inf
 
 
 def _per_row(one: LayoutForecast) -> float:

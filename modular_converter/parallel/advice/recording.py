@@ -8,6 +8,7 @@ The use of memory and work of each segment for any number of rows comes from two
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -194,7 +195,7 @@ def record_run(
         group.note = noted.collective
     fused = FusedRun(noted.attention)
     try:
-        with torch.set_grad_enabled(trains), fused, META, NotedOperations(noted.operation):
+        with noted.hooks, torch.set_grad_enabled(trains), fused, META, NotedOperations(noted.operation):
             result = model(**inputs)
             left = _bytes(tensors_in(result))
             if trains:
@@ -218,7 +219,7 @@ def record_run(
     except Exception as error:  # a model's own code may raise anything without data
         raise BuildError(f"{type(model).__name__}: its run fails without data: {one_line(error)}") from error
     finally:
-        noted.remove_hooks()
+        noted.account.open = False
         for group in groups:
             group.note = None
         model.zero_grad(set_to_none=True)
@@ -296,14 +297,15 @@ class _Notes:
         self.events = self.account.events
         self.stretches = [SegmentRun(FORWARD, 0, 0)]
         self.finished: list[float] = []
-        self.owners = [one for one in model.parameters() if one.requires_grad]
-        owners: list[Any] = self.owners  # torch has no types for it
+        self.hooks = contextlib.ExitStack()
+        owners: list[Any] = [one for one in model.parameters() if one.requires_grad]  # torch has no types for hooks
         with DisableTorchFunctionSubclass():  # else a weight with a role registers it on what enters its region
-            self.handles = [one.register_post_accumulate_grad_hook(self._gradient) for one in owners]
+            for one in owners:
+                self.hooks.enter_context(one.register_post_accumulate_grad_hook(self._gradient))
         self.inside = 0
         for path, layer in layers.items():
-            self.handles.append(layer.register_forward_pre_hook(self._entering(path), with_kwargs=True))
-            self.handles.append(layer.register_forward_hook(self._left))
+            self.hooks.enter_context(layer.register_forward_pre_hook(self._entering(path), with_kwargs=True))
+            self.hooks.enter_context(layer.register_forward_hook(self._left))
 
     def _entering(self, path: str) -> Callable[..., None]:
         def enter(module: Any, args: Any, kwargs: Any) -> None:
@@ -380,11 +382,6 @@ class _Notes:
 
     def collective(self, call: Exchange) -> None:
         self.stretches[-1].collectives.append(call)
-
-    def remove_hooks(self) -> None:
-        self.account.open = False
-        for handle in self.handles:
-            handle.remove()
 
 
 class OperationCounter(NotedOperations):  # type: ignore[no-untyped-call]

@@ -26,7 +26,7 @@ import torch
 
 from modular_converter.check.cache.store import digest
 from modular_converter.parallel.kept_values import PACKAGE, kept_value
-from modular_converter.parallel.modules import PLAIN_TYPES, is_plain, own_attributes
+from modular_converter.parallel.modules import HOOKS, PLAIN_TYPES, is_plain, own_attributes
 from modular_converter.parallel.tiny.fields import is_config
 from modular_converter.parallel.tiny.inputs import examples_of
 from modular_converter.parallel.torch_switches import TorchSwitches
@@ -34,7 +34,6 @@ from modular_converter.parallel.torch_switches import TorchSwitches
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _MOST_BUFFER = 1 << 20
 _DEEPEST = 6
 
@@ -116,7 +115,7 @@ def _described(model: Any) -> str:
 def _modules(model: torch.nn.Module) -> Iterator[Any]:
     """Path, class and attributes of each module."""
     for path, module in model.named_modules(remove_duplicate=False):
-        if any(getattr(module, name, None) for name in _HOOKS):
+        if any(getattr(module, name, None) for name in HOOKS):
             raise _NoNameError(f"{path or 'the model'} has hooks")
         own = [(name, _value(one)) for name, one in sorted(own_attributes(module).items())]
         yield path, type(module).__module__, type(module).__qualname__, own

@@ -119,14 +119,10 @@ def _reasons(rule: PlanRule, modules: Modules) -> Iterator[str]:
             yield f"a {type(layers[0]).__name__}, and torchtitan looks up shares of an Embedding alone"
     elif layout in _LINEAR:
         yield from of_layers(rule, modules, torch.nn.Linear)
-        if _sums(layout) and any(getattr(layer, "bias", None) is not None for layer in layers):
+        if layout in (ROWWISE, SPLIT_INPUT) and any(getattr(layer, "bias", None) is not None for layer in layers):
             yield "its bias would be added once on each device"
     elif layout not in (SHARE, SUMMED_GRADIENT, ENTERING_INPUTS, *_OUTPUTS):
         yield str(rule).partition(" ")[2]
-
-
-def _sums(layout: WeightLayout) -> bool:
-    return layout in (ROWWISE, SPLIT_INPUT)
 
 
 def entries(plan: Plan, model: torch.nn.Module) -> dict[str, dict[str, str]]:

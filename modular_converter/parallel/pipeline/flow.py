@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -257,13 +258,11 @@ def flow_of(
     layers, places = layer_paths(model, plan), _places(model, plan)
     watch = _Watch(model, plan, {*inputs, *forward_names(model)}, skips)
     trains = torch.is_grad_enabled()
-    try:
+    with watch.hooks:
         watch.start([name for name, _ in model.named_modules() if name] if asks else ())
         # Tensors of inference mode do not count writes.
         with torch.inference_mode(False), torch.set_grad_enabled(trains), watch.sources, Questions(watch.sources):
             output = model(**inputs)
-    finally:
-        watch.end()
     last = len(layers)
     for leaf in tensors_of(output):
         if asks or (skips and any(places.get(spot.path, last) >= last - 1 for spot in watch.sources.of(leaf))):
@@ -301,20 +300,15 @@ class _Watch:
         self._behind = {entry.module for entry in plan.entries[plan.entries.index(self._layers) + 1 :]}
         self._counts: Counter[str] = Counter()
         self._versions: dict[int, tuple[int, ...]] = {}
-        self._handles: list[Any] = []
+        self.hooks = contextlib.ExitStack()
 
     def start(self, more: Collection[str]) -> None:
         """Watch the parts, and more modules."""
         for path in dict.fromkeys((*self._parts, *more)):
             module = self._model.get_submodule(path)
             if path in self._parts:
-                self._handles.append(module.register_forward_pre_hook(self._before(path), with_kwargs=True))
-            self._handles.append(module.register_forward_hook(self._after(path)))
-
-    def end(self) -> None:
-        """Stop watching."""
-        for handle in self._handles:
-            handle.remove()
+                self.hooks.enter_context(module.register_forward_pre_hook(self._before(path), with_kwargs=True))
+            self.hooks.enter_context(module.register_forward_hook(self._after(path)))
 
     def need(self, found: Collection[Spot], until: int) -> None:
         """Note that a layer, or a part after all layers, uses these results."""

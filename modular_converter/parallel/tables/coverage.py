@@ -472,7 +472,7 @@ def committed_section(rows: list[Row]) -> str:
         there = "yes" if own.get("loader") == "verified" else own.get("loader", "").removeprefix("refused: ")[:110]
         cells = (
             row["model"],
-            _judged(own),
+            ("verified" if own["state"] == "verified" else f"{own['state']}: {own['reason'][:130]}"),
             there,
             size,
             own.get("collectives", ""),
@@ -488,8 +488,3 @@ def _silent(having: list[Row]) -> str:
     wrong = " loader differ"
     names = [row["model"] for row in _sorted(having) if wrong in row["committed"].get("loader", "")]
     return f" It gives other outputs or gradients, without an error, for {', '.join(names)}." if names else ""
-
-
-def _judged(own: Row) -> str:
-    """The verdict on a committed plan, with the reason against it."""
-    return "verified" if own["state"] == "verified" else f"{own['state']}: {own['reason'][:130]}"

@@ -126,7 +126,7 @@ def run_trial(trial: LayoutTrial) -> dict[str, float]:
         made, plan=trial.plan, device=trial.device, probe=False, layout=chosen.layout, training=given
     )
     model = start(arguments).train()
-    place = _place(trial.device)
+    place = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if trial.device == "cuda" else torch.device("cpu")
     inputs = {name: one.to(place) if isinstance(one, torch.Tensor) else one for name, one in inputs.items()}
     optimizer = OPTIMIZERS[trial.optimizer](model.parameters())
     step = _step_of(model, optimizer, inputs, chosen)
@@ -141,10 +141,6 @@ def run_trial(trial: LayoutTrial) -> dict[str, float]:
         "tokens_a_second": tokens / mean,
         "memory": max(everywhere(float(most), ProcessGroup())),
     }
-
-
-def _place(device: str) -> torch.device:
-    return torch.device("cuda", int(os.environ["LOCAL_RANK"])) if device == "cuda" else torch.device("cpu")
 
 
 def _resident() -> int:

@@ -120,7 +120,7 @@ def attentions_whole(model: torch.nn.Module, pieces: Mapping[str, Piece], group:
 
     local, counts = local_modules(model, pieces), HeadCounts.of(pieces, group)
     models = list({id(module): module for module in (model, *_models_in(model))}.values())
-    own = _forwards(models)
+    own = [(vars(module), vars(module).get("forward")) for module in models]  # None: that of its class
     with heads_recorded(local) as owners:
         for module in models:
             module.__dict__["forward"] = _with_whole_heads(module, module.forward, counts, owners, gather)
@@ -128,11 +128,6 @@ def attentions_whole(model: torch.nn.Module, pieces: Mapping[str, Piece], group:
             yield
         finally:
             _give_back(own)
-
-
-def _forwards(modules: Iterable[torch.nn.Module]) -> list[tuple[dict[str, Any], Any]]:
-    """The dictionary of each module, with the forward in it; None if it has that of its class."""
-    return [(vars(module), vars(module).get("forward")) for module in modules]
 
 
 def _give_back(own: Iterable[tuple[dict[str, Any], Any]]) -> None:

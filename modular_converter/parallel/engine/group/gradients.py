@@ -285,11 +285,6 @@ def check_wrapped_optimizer(optimizer: torch.optim.Optimizer) -> bool:
     module = sys.modules.get(_ZERO)
     if module is None or not isinstance(optimizer, module.ZeroRedundancyOptimizer):
         return False
-    _check_zero(optimizer)
-    return True
-
-
-def _check_zero(optimizer: Any) -> None:
     if any(isinstance(one, DTensor) for group in optimizer.param_groups for one in group["params"]):
         raise ApplyError(
             "ZeroRedundancyOptimizer takes no DTensors: give parallelize a layout with fsdp, which shares out the "
@@ -298,6 +293,7 @@ def _check_zero(optimizer: Any) -> None:
     if _holds_others(groups_of(optimizer), optimizer.process_group):
         said = _DATA.format(given="process_group=mesh['data'].get_group()", layout="fsdp2.tp2")
         raise ApplyError(f"ZeroRedundancyOptimizer over processes that hold other shares of the model: {said}")
+    return True
 
 
 def check_shards(model: Any) -> None:

@@ -42,13 +42,12 @@ from modular_converter.parallel.engine.group.spread import (
     weights_of_units,
 )
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.modules import OF_TORCH, is_plain, is_same_value, own_attributes
+from modular_converter.parallel.modules import HOOKS, OF_TORCH, is_plain, is_same_value, own_attributes
 from modular_converter.parallel.shard.apply import cut_sizes, modules_of_cut_sizes
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_switches import TorchSwitches
 
 
-_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 _VERSION = attrgetter("_version")
 _OURS = ("transformers.", "modular_converter.", "torch.distributed.", "torch.utils.")
 
@@ -108,7 +107,7 @@ class SameParts:
         self.dicts = [one for _, one in self.owners]
         shared = modules_with_shares(model)
         self.hooks = [
-            (path, vars(model.get_submodule(path))[kind]) for path in shared if shared[path] for kind in _HOOKS
+            (path, vars(model.get_submodule(path))[kind]) for path in shared if shared[path] for kind in HOOKS
         ]
         self.blocks = [model.get_submodule(path) for path in shared if not shared[path]]
         self.hooked = [_callers(one) for _, one in self.hooks]

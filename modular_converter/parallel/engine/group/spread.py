@@ -102,6 +102,11 @@ class Spread:
             return local
         return reassembled(local, self.held.piece, self.held.group)
 
+    def copy_entries(self, local: torch.Tensor, whole: torch.Tensor) -> None:
+        """Copy this process's entries of a whole tensor into ``local``."""
+        for there, here in self.boxes():
+            entries_in(local, here).copy_(entries_in(whole, there))
+
     def boxes(self) -> list[tuple[Box, Box]]:
         """(Box in the whole weight, box in ``local``) of each contiguous part of this process's entries."""
         shape, share = self.shape, self.share

@@ -106,9 +106,7 @@ class WeightSource:
 
     def take(self, one: Spread, target: torch.Tensor) -> None:
         """Copy this process's entries of a waiting weight into ``target``."""
-        whole = self.waiting.pop(one.name)
-        for there, here in one.boxes():
-            entries_in(target, here).copy_(entries_in(whole, there))
+        one.copy_entries(target, self.waiting.pop(one.name))
 
     def probe(self, model: torch.nn.Module) -> Probe | str:
         """The probe of a model, or the reason why there is none; all processes must call it."""
@@ -230,13 +228,12 @@ class FolderSource(WeightSource):
         whole = self.wholes.pop(one.name, None)
         if whole is None and not recipe.piecewise:
             whole = self.reader.whole(recipe)
+        if whole is not None:
+            one.copy_entries(target, whole)
+            return
         for there, here in one.boxes():
-            part = entries_in(target, here)
-            if whole is not None:
-                part.copy_(entries_in(whole, there))
-                continue
             for row, rows_read in self.reader.chunks(recipe, tuple(zip(*there))):
-                part.narrow(0, row, len(rows_read)).copy_(rows_read)
+                entries_in(target, here).narrow(0, row, len(rows_read)).copy_(rows_read)
 
     def probe(self, model: torch.nn.Module) -> Probe | str:
         """The probe of a model without weights. Only the first process reads whole weights and computes answers."""

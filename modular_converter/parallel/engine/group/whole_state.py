@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.engine.base.settings import apply_changes, pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.group.same_calls import everywhere, from_first_process
-from modular_converter.parallel.engine.group.spread import Spread, entries_in, spread_of
+from modular_converter.parallel.engine.group.spread import Spread, spread_of
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup
 
@@ -57,9 +57,7 @@ def load_whole_state(model: Any, state: Mapping[str, torch.Tensor] | None, group
             if shared:
                 whole = _first_ones(whole, one, group)
             assert whole is not None
-            local = one.local(target)
-            for there, here in one.boxes():
-                entries_in(local, here).copy_(entries_in(whole, there))
+            one.copy_entries(one.local(target), whole)
 
 
 def _misfit(

@@ -33,7 +33,7 @@ from modular_converter.parallel.engine.base.adapted import (
     wrap,
 )
 from modular_converter.parallel.engine.base.memory import MemoryFigures, without_devices
-from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, refusals
+from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, refusals, refuse
 from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, refuse_unproven
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
@@ -56,6 +56,7 @@ from modular_converter.parallel.inference.generation import (
     checked_batches,
 )
 from modular_converter.parallel.int8 import is_unpacked, pack_layers, packed_state
+from modular_converter.parallel.modules import HOOKS
 from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.shard.forwards import never_traced
 from modular_converter.parallel.torch_private import DisableTorchFunctionSubclass, pytree
@@ -89,8 +90,6 @@ _LOADS = "_load_from_state_dict"
 _OWN = ("_placement", "_homes", "_open", "_scales", "_own_class", "_trained", AROUND, UNPROVEN)
 # Not in the model: the state has the model's own dictionary, and would keep a dropped model and its ranks alive.
 _STATES: weakref.WeakKeyDictionary[torch.nn.Module, CallerState] = weakref.WeakKeyDictionary()
-# The entries of a module that hold its hooks.
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class Parallelized(MemoryFigures):
@@ -208,7 +207,7 @@ def install(model: torch.nn.Module, placement: Placement) -> None:
     opened = model.__dict__["_open"] = []
     for path, module in list(model.named_modules()):
         unheard = _UNHEARD.format(name=type(module).__name__)
-        refusal = dict.fromkeys(_CHILDREN, _UNREACHED) | dict.fromkeys(_HOOKS if path else (), unheard)
+        refusal = dict.fromkeys(_CHILDREN, _UNREACHED) | dict.fromkeys(HOOKS if path else (), unheard)
         opened += [(path, name, vars(module)[name]) for name in refusal]
         vars(module).update({name: _Fixed(vars(module)[name], text) for name, text in refusal.items()})
     placement.settings = pickled(settings_of(model))
@@ -262,6 +261,7 @@ def _weight(placement: Placement, item: Item) -> torch.nn.Parameter:
 def _call_on_ranks(model: torch.nn.Module) -> None:
     """Let calls of the modules inside a model run on the ranks; those without weights run here as they are."""
     root, inside = weakref.ref(model), never_traced(_inside)
+    refuse_loads = functools.partial(refuse, PlanError, OUT_OF_REACH.format(name="load_state_dict"))
     for path, module in model.named_modules():
         if module is model:
             continue
@@ -269,11 +269,7 @@ def _call_on_ranks(model: torch.nn.Module) -> None:
             name = type(module).__name__
             module.__dict__.update({call: functools.partial(inside, root, path, name, call) for call in _CALLS})
             if any(map(is_there, module._parameters.values())):
-                module.__dict__[_LOADS] = _refuse_loads
-
-
-def _refuse_loads(*args: Any) -> None:
-    raise PlanError(OUT_OF_REACH.format(name="load_state_dict"))
+                module.__dict__[_LOADS] = refuse_loads
 
 
 def _inside(root: weakref.ref[Any], path: str, kind: str, call: str, *args: Any, **kwargs: Any) -> Any:
