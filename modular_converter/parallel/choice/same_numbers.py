@@ -245,16 +245,11 @@ class _Compared:
                     if not small.differs(place):
                         difference = f"{one or 'no number'} in the whole model and {other or 'no number'}"
                         return place, difference if length is None else f"{difference}, for {length} tokens,"
-                for place, result in _decided_by_shares(whole, share):
+                both = sorted(whole.keys() & share.keys())
+                for place, result in ((one, fact) for one in both for fact in shrunk(whole[one], share[one])):
                     if small.lacks(place, result.holds):
                         return place, f"{result}, which is so in no small instance, in the whole model and"
         return ""
-
-
-def _decided_by_shares(whole: Numbers, share: Numbers) -> Iterator[tuple[Place, Decided]]:
-    """The comparisons whose sides are other numbers on a rank."""
-    for place in sorted(whole.keys() & share.keys()):
-        yield from ((place, one) for one in shrunk(whole[place], share[place]))
 
 
 def _ranks_to_try(trial: Trial, plan: Plan, size: int) -> dict[int, Ratios]:

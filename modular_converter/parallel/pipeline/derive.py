@@ -76,12 +76,9 @@ def _chained(chain: Chain, layers: ModuleGroup) -> list[str]:
 
 def _passing(chain: Chain, layers: ModuleGroup) -> str:
     """The reason if layers take different tensors in one argument that the layer before does not compute; else ""."""
-    name = next(iter(_differing(chain, layers)), "")
-    return (
-        f"each of `{layers.key}` takes a `{name}` of its own, which the layer before it does not compute"
-        if name
-        else ""
-    )
+    for name in _differing(chain, layers):
+        return f"each of `{layers.key}` takes a `{name}` of its own, which the layer before it does not compute"
+    return ""
 
 
 def _differing(chain: Chain, layers: ModuleGroup) -> list[str]:
@@ -113,13 +110,9 @@ def _crossing(chain: Chain, layers: ModuleGroup) -> str:
             crosses = made[number] < call.first <= used.get(number, -1)
             if crosses and chain.active(number) and number not in call.inputs:
                 maker = trace.ops[made[number]].module or "the model"
-                return f"a tensor that `{maker}` makes before `{call.path}` is used by {_user(trace, number)}, without passing the layers between"
+                user = trace.ops[used[number]].module or "the model"
+                return f"a tensor that `{maker}` makes before `{call.path}` is used by `{user}`, without passing the layers between"
     return ""
-
-
-def _user(trace: Trace, number: int) -> str:
-    users = [op.module for op in trace.ops if number in op.inputs()]
-    return f"`{users[-1] or 'the model'}`"
 
 
 def _entries(chain: Chain) -> list[Entry]:

@@ -359,7 +359,9 @@ def judge(found: Reference, whole: Reference, ranks: int, share: Share | None = 
     Args:
         share: parameter name and whole gradient -> this rank's share; the whole gradient if None.
     """
-    reason = _cannot_compare(found, whole)
+    reason = proves_nothing(whole)
+    if not reason and len(found.outputs) != len(whole.outputs):
+        reason = f"{len(found.outputs)} outputs instead of {len(whole.outputs)}"
     if reason:
         return refused(ranks, "the outputs", reason)
     pairs = enumerate(zip(found.outputs, whole.outputs))
@@ -382,12 +384,6 @@ def _silent(whole: Reference) -> dict[int, str]:
         elif tensor.numel() and is_inexact(tensor) and not scale_of(tensor):
             found[number] = "has nothing but zeros" if bool((tensor == 0).any()) else "has no finite entry"
     return found
-
-
-def _cannot_compare(found: Reference, whole: Reference) -> str:
-    if len(found.outputs) != len(whole.outputs):
-        return proves_nothing(whole) or f"{len(found.outputs)} outputs instead of {len(whole.outputs)}"
-    return proves_nothing(whole)
 
 
 def proves_nothing(whole: Reference) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.advice.candidates import Advice, LayoutForecast, Question, advise, forecasts_that_fit
+from modular_converter.parallel.advice.candidates import LayoutForecast, Question, advise, forecasts_that_fit
 from modular_converter.parallel.advice.devices import Cluster, device_at_hand
 from modular_converter.parallel.advice.report import recommendation
 from modular_converter.parallel.advice.subject import ModelInQuestion, question_of_model
@@ -92,7 +92,15 @@ def _advised(sent: TrialModel, given: Arguments, auto: AutoLayout, gpu: bool) ->
     fitting = [one for one in whole if auto.stages or one.setting.layout.pp == 1]
     if advice.best is None:
         raise AdviceError(recommendation(advice))
-    choices = [_choice(one, subject, advice) for one in fitting]
+    choices = [
+        (
+            chosen_setting(one.setting, subject.length),
+            one.memory.total,
+            recommendation(replace(advice, candidates=(one,))),
+        )
+        for one in fitting
+        if one.memory is not None
+    ]
     own = [one for one in choices if _goes_with(one[0], given.training)]
     if not own:
         raise AdviceError(
@@ -111,15 +119,6 @@ def _kind_of(best: LayoutForecast) -> str:
         return f'parts of each sequence, of which processes need the same rows: name layout="{best.setting.layout}"'
     forwards, batch = best.setting.accumulate, best.setting.rows * best.setting.layout.data
     return f"{forwards} forwards a step: make them, and give AutoLayout(batch={batch // forwards})"
-
-
-def _choice(one: LayoutForecast, subject: ModelInQuestion, advice: Advice) -> Choice:
-    assert one.memory is not None
-    return (
-        chosen_setting(one.setting, subject.length),
-        one.memory.total,
-        recommendation(replace(advice, candidates=(one,))),
-    )
 
 
 def _goes_with(chosen: ChosenLayout, training: Training | None) -> bool:

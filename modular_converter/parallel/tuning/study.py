@@ -207,10 +207,8 @@ class LayoutStudy:
     def front(self) -> list[TrialResult]:
         """The settings that no other one beats in all objectives, the best in the first one first."""
         ran = [one for one in self.results() if not one[1].kind]
-        return [ran[number] for number in pareto_front([self._costs(one[1]) for one in ran])]
-
-    def _costs(self, outcome: TrialOutcome) -> list[float]:
-        return [OBJECTIVES[name].cost(outcome) for name in self.objectives]
+        costs = [[OBJECTIVES[name].cost(outcome) for name in self.objectives] for _, outcome in ran]
+        return [ran[number] for number in pareto_front(costs)]
 
 
 def _key(one: TrialCandidate) -> str:

@@ -52,7 +52,7 @@ class CacheShare:
             found = func(*args, **(kwargs or {}))
         for one in found if isinstance(found, (list, tuple)) else [found]:
             if type(one) is torch.Tensor and one.dim() > _HEADS:
-                _mark(one)
+                one.__class__ = _MARKED
         return found
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -67,10 +67,6 @@ def _in_a_part() -> bool:
 
 
 _MARKED = marked_classes(CacheShare, torch.Tensor)[torch.Tensor]
-
-
-def _mark(tensor: Any) -> None:
-    tensor.__class__ = _MARKED
 
 
 def _leaves_heads(func: Any, args: Any, kwargs: Any) -> bool:

@@ -181,7 +181,8 @@ def parallelize_here(given: Arguments) -> Any:
     shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
     share = 1.0 if said is None else kept(model, plan, grid.group.size).share / grid.layout.shards
     tell("cutting the weights", said)
-    _prove_context(model, grid)
+    if grid.context is not None:
+        _refuse_parts("cp", WITHOUT_CP, lambda: difference_in_parts(model), grid)
     checked = check_ids(model)
     in_parts = given.training is not None and given.training.sequence_parallel
     sequence = _sequence_plan(model, plan, grid, skeleton) if in_parts else None
@@ -258,26 +259,18 @@ def plan_and_skeleton(
 
 
 def _sequence_plan(model: Any, plan: Plan, grid: ProcessGrid, skeleton: Skeleton) -> SequencePlan:
-    """The proven plan over parts of the sequence; all processes must call it.
-
-    Raises ``ApplyError`` on all processes if the plan does not allow it, or outputs or gradients differ.
-    """
+    """The proven plan over parts of the sequence; all processes must call it. Raises ``ApplyError`` if it allows none."""
     zone = zone_of(model, resolve(plan, model))
-    with torch.random.fork_rng(devices=[]):
-        said = from_first_process(lambda: difference(model, plan, zone), grid.everyone)
-    if said:
-        raise ApplyError(f"sequence_parallel=: on parts of a sequence {said}: {CURE}")
+    _refuse_parts("sequence_parallel=", CURE, lambda: difference(model, plan, zone), grid)
     return unproven_sequence_plan(model, plan, skeleton)
 
 
-def _prove_context(model: Any, grid: ProcessGrid) -> None:
+def _refuse_parts(option: str, cure: str, difference: Callable[[], str], grid: ProcessGrid) -> None:
     """Raise ``ApplyError`` on all processes if outputs or gradients of parts of a sequence differ; all must call it."""
-    if grid.context is None:
-        return
     with torch.random.fork_rng(devices=[]):
-        said = from_first_process(lambda: difference_in_parts(model), grid.everyone)
+        said = from_first_process(difference, grid.everyone)
     if said:
-        raise ApplyError(f"cp: on parts of a sequence {said}: {WITHOUT_CP}")
+        raise ApplyError(f"{option}: on parts of a sequence {said}: {cure}")
 
 
 def _looks_at_calls(model: Any) -> Callable[[dict[str, Any]], None]:

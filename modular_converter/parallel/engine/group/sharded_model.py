@@ -71,45 +71,42 @@ class Sharded(InLayout, MemoryFigures):
             )
         super().__setattr__(name, value)
 
-    def get_parameter(self, target: str) -> Any:
+    def get_parameter(self: Any, target: str) -> Any:
         """A parameter by name, in the form for optimizers; ``module.weight`` is this process's tensor."""
-        own: Any = self
         path, _, leaf = target.rpartition(".")
-        found = own.get_submodule(path)._parameters.get(leaf)
+        found = self.get_submodule(path)._parameters.get(leaf)
         if found is None:
             raise AttributeError(f"{type(self).__name__} has no parameter {target!r}")
         return found
 
-    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    def named_parameters(self: Any, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
         """The parameters in the form for optimizers, at any time but within a forward or backward."""
-        own: Any = self
-        idle = isinstance(own, FSDPModule) and in_no_pass(own)
-        stored = gathered_weights(own) if idle else {}
+        idle = isinstance(self, FSDPModule) and in_no_pass(self)
+        stored = gathered_weights(self) if idle else {}
         for name, one in super().named_parameters(*args, **kwargs):  # type: ignore[misc]
             yield name, stored.get(id(one), one)
 
     @called_by_all(_everyone)
-    def unshard(self) -> Any:
+    def unshard(self: Any) -> Any:
         """Make the model whole again, in place, on every rank; all ranks must call it.
 
         With data ranks, ``fully_shard`` replaces this method; use ``full_state_dict`` there.
         """
-        own: Any = self
         applied = self._applied
-        show_sizes(own.__dict__.pop("_hidden_sizes"))
-        own.__class__ = own.__dict__.pop("_own_class")
-        let_go(own)
-        PATCHES.leave(own)
-        own.__dict__.pop(WATCHED, None)
-        own.__dict__.pop(CALLS, None)
-        own.__dict__.pop("_dropout").detach()
+        show_sizes(self.__dict__.pop("_hidden_sizes"))
+        self.__class__ = self.__dict__.pop("_own_class")
+        let_go(self)
+        PATCHES.leave(self)
+        self.__dict__.pop(WATCHED, None)
+        self.__dict__.pop(CALLS, None)
+        self.__dict__.pop("_dropout").detach()
         for parts in ("_sequence", "_context", "_attentions"):
-            if parts in own.__dict__:
-                own.__dict__.pop(parts).detach()
-        release(own.__dict__.pop("_held_modules"))
-        uncheck_ids(own.__dict__.pop("_checked"))
-        del own.__dict__["_applied"], own.__dict__["_grid"]
-        own.__dict__.pop(UNPROVEN, None)
+            if parts in self.__dict__:
+                self.__dict__.pop(parts).detach()
+        release(self.__dict__.pop("_held_modules"))
+        uncheck_ids(self.__dict__.pop("_checked"))
+        del self.__dict__["_applied"], self.__dict__["_grid"]
+        self.__dict__.pop(UNPROVEN, None)
         whole = undo(applied)
         for one in whole.parameters():
             vars(one).pop(WHOLE_BEFORE, None)
@@ -118,17 +115,16 @@ class Sharded(InLayout, MemoryFigures):
         return whole
 
     @called_by_all(_everyone)
-    def full_state_dict(self, first_only: bool = False) -> dict[str, torch.Tensor]:
+    def full_state_dict(self: Any, first_only: bool = False) -> dict[str, torch.Tensor]:
         """The whole weights on the CPU, as the unsharded model's ``state_dict``; all ranks must call it.
 
         Args:
             first_only: other ranks than the first get an empty dict, and hold at most one whole weight at a time.
         """
-        own: Any = self
         kept = self._grid.everyone.rank == 0 or not first_only
-        found = whole_state(own, kept)
+        found = whole_state(self, kept)
         if kept:
-            packed_state(own, found)
+            packed_state(self, found)
         return found
 
     @called_by_all(_everyone)
@@ -143,7 +139,7 @@ class Sharded(InLayout, MemoryFigures):
         load_whole_state(self, state, self._grid.everyone)
 
     @called_by_all(_everyone)
-    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+    def clip_grad_norm_(self: Any, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
         """Scale all gradients so that their norm is at most ``max_norm``, as if the model were whole.
 
         Shares count once each and whole parameters once; all ranks must call it.
@@ -151,8 +147,7 @@ class Sharded(InLayout, MemoryFigures):
         Returns:
             The norm before, the same on every rank.
         """
-        own: Any = self
-        weights = each_once(own)
+        weights = each_once(self)
         norm = norm_of(weights, norm_type, self._grid.group, self._grid.place)
         scale_gradients(weights, norm, max_norm)
         return norm
@@ -197,14 +192,12 @@ class Sharded(InLayout, MemoryFigures):
         saved_by_first(self, save)
 
     @property
-    def is_distributed_loading_by_transformers(self) -> bool:
+    def is_distributed_loading_by_transformers(self: Any) -> bool:
         """For transformers' ``Trainer``, which then neither moves nor wraps the model; it needs DTensors for the norm."""
-        own: Any = self
-        return all(isinstance(one, DTensor) for one in own.parameters())
+        return all(isinstance(one, DTensor) for one in self.parameters())
 
-    def _trained(self) -> Trained:
-        own: Any = self
-        return Trained.of(own)
+    def _trained(self: Any) -> Trained:
+        return Trained.of(self)
 
     def _figures(self) -> dict[str, dict[str, Any]]:
         return {str(self._grid.place): usage(self._grid.place)}

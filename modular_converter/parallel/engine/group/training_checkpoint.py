@@ -166,10 +166,6 @@ def _plain(group: dict[str, Any]) -> dict[str, Any]:
     return {key: v for key, v in values.items() if isinstance(v, (int, float, str, tuple, list, type(None)))}
 
 
-def _size(known: Any) -> tuple[int, ...] | None:
-    return tuple(known.size) if isinstance(known, TensorStorageMetadata) else None
-
-
 def _complete(folder: Path) -> list[Path]:
     """The complete checkpoints of a folder, in order of their steps."""
     found = [path for path in folder.glob("step-*") if _FOLDER.fullmatch(path.name) and (path / _NOTES).exists()]
@@ -256,7 +252,7 @@ class Checkpoints:
                 f"{path} has an optimizer with {len(said['groups'])} groups, and this one has {len(optimizer.param_groups)}"
             )
         weights = dict(_weights(model))
-        unlike = [name for name, one in weights.items() if _size(known.get(name)) != tuple(one.shape)]
+        unlike = [name for name, one in weights.items() if getattr(known.get(name), "size", None) != one.shape]
         every = everywhere((unlike, list(weights)), model.group)  # processes of stages have other names
         wrong = list(dict.fromkeys(name for names, _ in every for name in names))
         here = {name for _, names in every for name in names}

@@ -90,8 +90,11 @@ class CallerState:
         changes = list(self.refused.values())
         if changes:
             self._check(changes, skeleton)
-            placement.send("state", placement.number, [(one, one.old is one.value) for one in map(_bare, changes)])
-            self.sent |= {(one.path, one.name, one.is_buffer): _kept(one) for one in changes}
+            # Without old values, which need not travel: the same object stands for a change in place.
+            sent = [(one, True) if one.old is one.value else (replace(one, old=None), False) for one in changes]
+            placement.send("state", placement.number, sent)
+            for one in changes:
+                self.sent[one.path, one.name, one.is_buffer] = replace(one, old=None, value=copy.deepcopy(one.value))
             self.refused.clear()
 
     def _check(self, changes: list[StateChange], skeleton: Skeleton) -> None:
@@ -141,15 +144,6 @@ def apply_difference(model: torch.nn.Module, one: StateChange, in_place: bool = 
         old.copy_(one.value)
     else:
         scope[one.name] = one.value
-
-
-def _bare(one: StateChange) -> StateChange:
-    """Without the old value, which need not travel; the same object stands for a change in place."""
-    return one if one.old is one.value else replace(one, old=None)
-
-
-def _kept(one: StateChange) -> StateChange:
-    return replace(one, old=None, value=copy.deepcopy(one.value))
 
 
 def _is_number_alone(one: StateChange) -> bool:

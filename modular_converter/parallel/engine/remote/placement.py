@@ -154,7 +154,8 @@ class Placement:
             ApplyError: a cache has content that was not made on the ranks.
             RankError: the ranks have ended, before or during the call.
         """
-        where = _place_of(args, kwargs)
+        places = (one.device for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor))
+        where = next(places, torch.device("cpu"))  # of the results, too
         share = self.session.devices[0] != "cpu" and where.type == "cuda"
         args, kwargs, event = with_stream(args, kwargs)
         with self.session.lock:
@@ -321,9 +322,3 @@ def _forget_handle(session: weakref.ref[Session], model: int, number: int, proce
     found = session()
     if found is not None and os.getpid() == process:
         found.forget(model, range(number, number + 1))
-
-
-def _place_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:
-    """The device of the first tensor in a call's arguments, and so of its results."""
-    found = (value.device for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
-    return next(found, torch.device("cpu"))

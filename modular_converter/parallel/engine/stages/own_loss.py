@@ -77,7 +77,11 @@ class LossOfRows:
                 continue  # rows that do not count at all
             fitting = [f for f in factors if all(_alike(a, b * f) for a, b in zip(together, alone))]
             if not fitting:
-                raise _unequal()
+                raise ApplyError(
+                    "rows count otherwise in loss= together than alone, as in a mean over the labels that count, with weights of "
+                    "classes, or in a comparison of rows, so micro-batches do not have the loss of the batch: return a sum over "
+                    "rows, divided by a number of the whole batch, or give chunks=1"
+                )
             self._adds = fitting[0] == 1.0
 
     def _gradients(self, rows: Sequence[_Row]) -> list[torch.Tensor]:
@@ -109,11 +113,3 @@ def _row(output: Any, target: torch.Tensor, number: int) -> _Row:
 def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     least = torch.finfo(one.dtype).eps ** 0.5
     return bool((one - other).double().norm() <= least * other.double().norm())
-
-
-def _unequal() -> ApplyError:
-    return ApplyError(
-        "rows count otherwise in loss= together than alone, as in a mean over the labels that count, with weights of classes, or in a "
-        "comparison of rows, so micro-batches do not have the loss of the batch: return a sum over rows, divided by a number of "
-        "the whole batch, or give chunks=1"
-    )
