@@ -54,7 +54,7 @@ from modular_converter.parallel.engine.stages.scheduled_stage import (
     what_was_not_handed_over,
     with_late_receives,
 )
-from modular_converter.parallel.engine.stages.shared_weights import SharedWeights, shared_weights, summed_gradients
+from modular_converter.parallel.engine.stages.shared_weights import shared_weights, summed_gradients
 from modular_converter.parallel.errors import ApplyError, NotInStages
 from modular_converter.parallel.modules import is_plain
 from modular_converter.parallel.pipeline.chain import cuts_of_balance, spans
@@ -99,98 +99,7 @@ _CONVERTING = ("to", "type", "cpu", "cuda", "float", "double", "half", "bfloat16
 
 
 Made = TypeVar("Made")
-Stages = TypeVar("Stages", bound="StageWeights")
-
-
-class StageWeights(Checkpoints):
-    """The methods of a pipeline for its weights.
-
-    Attributes:
-        stages: of this process, by number.
-    """
-
-    stages: dict[int, StageModule]
-    _shapes: Any
-    _names: dict[str, str]
-    _own: dict[str, torch.nn.Parameter]
-    _all: dict[str, torch.nn.Parameter]
-    _shared: SharedWeights
-    _group: dist.ProcessGroup
-    _everyone: ProcessGroup
-    _place: torch.device
-    # The processes that divide each stage.
-    _tensors: ProcessGroup | None = None
-
-    def named_parameters(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """All parameters of the model, in its order; those of other processes' stages have no data (``is_meta``)."""
-        for name, _ in self._shapes.named_parameters("", recurse, remove_duplicate):
-            yield f"{prefix}.{name}" if prefix else name, self._all[self._names[name]]
-
-    def parameters(self, recurse: bool = True) -> Iterator[torch.nn.Parameter]:
-        """All parameters, as in ``named_parameters``; an optimizer takes those of this process."""
-        yield from (one for _, one in self.named_parameters(recurse=recurse))
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """As in a module; of this process's stages."""
-        for one in self._own.values():
-            if one.grad is not None:
-                one.grad = None if set_to_none else torch.zeros_like(one.grad)
-
-    @property
-    def device(self) -> torch.device:
-        """Of this process."""
-        return self._place
-
-    def _apply(self: Stages, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Stages:
-        """What the methods of ``_CONVERTING`` call."""
-        refuse_other_type(change, next(iter(self._own.values()), torch.empty(0, device=self._place)))
-        return self
-
-    def train(self: Stages, mode: bool = True) -> Stages:
-        """As in a module."""
-        for stage in self.stages.values():
-            stage.train(mode)
-        return self
-
-    def eval(self: Stages) -> Stages:
-        """As in a module."""
-        return self.train(False)
-
-    @property
-    def training(self) -> bool:
-        """As in a module."""
-        return next(iter(self.stages.values())).training
-
-    @called_by_all(lambda one: one._everyone)
-    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
-        """Scale all gradients so that their norm, as if the model were whole, is at most ``max_norm``.
-
-        Returns:
-            The norm before, the same on every process.
-        """
-        second = {one.name for one in self._shared.own if one.ranks[0] != dist.get_rank()}
-        weights = self.spreads()
-        counted = [one for name, one in weights.items() if name not in second]
-        norm = norm_of(counted, norm_type, self._tensors, self._place, ProcessGroup(self._group))
-        scale_gradients(weights.values(), norm, max_norm)
-        return norm
-
-    def spreads(self) -> dict[str, Spread]:
-        """First name in the whole model -> the parts of a weight of this process."""
-        return {name: Spread(name, value, None) for name, value in self._own.items()}
-
-    def _trained(self) -> Trained:
-        return Trained(list(self.spreads().values()), self._buffers(), self._everyone)
-
-    def _buffers(self) -> dict[str, torch.Tensor]:
-        """Name in the whole model -> buffer that is saved."""
-        return {name: one for stage in self.stages.values() for name, one in saved_buffers(stage.model).items()}
-
-
-for _name in _CONVERTING:
-    setattr(StageWeights, _name, getattr(torch.nn.Module, _name))
+Stages = TypeVar("Stages", bound="Pipeline")
 
 
 def pipeline_plan(model: Any) -> PipelinePlan:
@@ -217,7 +126,7 @@ def agreed_pipeline_plan(model: Any, given: PipelinePlan | None, group: ProcessG
 _NO_STAGES = "stages need a PipelinePlan, such as modular_converter.parallel.derive_pipeline(module, inputs) makes"
 
 
-class Pipeline(StageWeights):
+class Pipeline(Checkpoints):
     """A model in stages; every process of the group makes one, with the same model and arguments.
 
     It moves the weights of the process's own stages to the process's device, and frees all others, so that the model itself
@@ -242,6 +151,8 @@ class Pipeline(StageWeights):
             balance does not fit.
         ApplyError: processes have different weights, or the model is no chain of enough layers.
     """
+
+    _tensors: ProcessGroup | None = None  # the processes that divide each stage
 
     def __init__(
         self,
@@ -277,7 +188,7 @@ class Pipeline(StageWeights):
         count, stages = len(layer_paths(model, self._plan)), self._stages_in_all
         cuts = cuts_of(model, self._plan, stages) if balance is None else cuts_of_balance(balance, count, stages)
         self._layers = spans(cuts, count)
-        self._shapes = copy_without_data(model)
+        self._shapes: Any = copy_without_data(model)
         do_not_recompute(self._shapes)
         vars(self._shapes).update(vars(settings_of(model)))  # the caller's own
         self._known_settings = known_settings(model)
@@ -369,6 +280,73 @@ class Pipeline(StageWeights):
     def _everyone_of(self, group: dist.ProcessGroup) -> tuple[ProcessGroup, int]:
         """All processes that have the model, and the index of this process's part of a batch."""
         return ProcessGroup(group), 0
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """All parameters of the model, in its order; those of other processes' stages have no data (``is_meta``)."""
+        for name, _ in self._shapes.named_parameters("", recurse, remove_duplicate):
+            yield f"{prefix}.{name}" if prefix else name, self._all[self._names[name]]
+
+    def parameters(self, recurse: bool = True) -> Iterator[torch.nn.Parameter]:
+        """All parameters, as in ``named_parameters``; an optimizer takes those of this process."""
+        yield from (one for _, one in self.named_parameters(recurse=recurse))
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As in a module; of this process's stages."""
+        for one in self._own.values():
+            if one.grad is not None:
+                one.grad = None if set_to_none else torch.zeros_like(one.grad)
+
+    @property
+    def device(self) -> torch.device:
+        """Of this process."""
+        return self._place
+
+    def _apply(self: Stages, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Stages:
+        """What the methods of ``_CONVERTING`` call."""
+        refuse_other_type(change, next(iter(self._own.values()), torch.empty(0, device=self._place)))
+        return self
+
+    def train(self: Stages, mode: bool = True) -> Stages:
+        """As in a module."""
+        for stage in self.stages.values():
+            stage.train(mode)
+        return self
+
+    def eval(self: Stages) -> Stages:
+        """As in a module."""
+        return self.train(False)
+
+    @property
+    def training(self) -> bool:
+        """As in a module."""
+        return next(iter(self.stages.values())).training
+
+    @called_by_all(lambda one: one._everyone)
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """Scale all gradients so that their norm, as if the model were whole, is at most ``max_norm``.
+
+        Returns:
+            The norm before, the same on every process.
+        """
+        second = {one.name for one in self._shared.own if one.ranks[0] != dist.get_rank()}
+        weights = self.spreads()
+        counted = [one for name, one in weights.items() if name not in second]
+        norm = norm_of(counted, norm_type, self._tensors, self._place, ProcessGroup(self._group))
+        scale_gradients(weights.values(), norm, max_norm)
+        return norm
+
+    def spreads(self) -> dict[str, Spread]:
+        """First name in the whole model -> the parts of a weight of this process."""
+        return {name: Spread(name, value, None) for name, value in self._own.items()}
+
+    def _trained(self) -> Trained:
+        return Trained(list(self.spreads().values()), self._buffers(), self._everyone)
+
+    def _buffers(self) -> dict[str, torch.Tensor]:
+        """Name in the whole model -> buffer that is saved."""
+        return {name: one for stage in self.stages.values() for name, one in saved_buffers(stage.model).items()}
 
     def step(self, *args: Any, target: torch.Tensor | None = None, **inputs: Any) -> torch.Tensor:
         """Run forward and backward of a batch, and add the gradients; gradients of shared weights are summed first.
@@ -593,3 +571,7 @@ class Pipeline(StageWeights):
         total = torch.stack(list(losses)).detach().sum().float() if losses else torch.zeros((), device=self._place)
         dist.all_reduce(total, group=self._group)
         return total
+
+
+for _name in _CONVERTING:
+    setattr(Pipeline, _name, getattr(torch.nn.Module, _name))
