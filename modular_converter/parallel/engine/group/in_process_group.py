@@ -186,8 +186,7 @@ def parallelize_here(given: Arguments) -> Any:
     checked = check_ids(model)
     in_parts = given.training is not None and given.training.sequence_parallel
     sequence = _sequence_plan(model, plan, grid, skeleton) if in_parts else None
-    later = grid.data is not None
-    applied = source.apply_plan(model, plan if sequence is None else sequence.plan, types, later)
+    applied = source.apply_plan(model, plan if sequence is None else sequence.plan, types, grid.data is not None)
     if isinstance(grid.group, DirectGroup):
         make_inference(applied, grid.group, given.compile)
         let_counts_vary()
