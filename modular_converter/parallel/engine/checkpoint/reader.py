@@ -6,6 +6,7 @@ Tensors without data record the operations of the library's own loading code as 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -287,10 +288,9 @@ class RecordedTensor(torch.Tensor):
         outputs = func(
             *pytree.tree_map(_bare, args), **pytree.tree_map(_bare, {k: v for k, v in kwargs.items() if k != "device"})
         )
-        recipes = _recipes(func, args, kwargs, outputs)
-        # A write to a view is a write to its base.
-        view = any(given.alias_info is not None for given in func._schema.returns)
-        writes = args[0].writes if view and isinstance(args[0], RecordedTensor) else None
+        view = isinstance(args[0], RecordedTensor) and any(one.alias_info is not None for one in func._schema.returns)
+        recipes = _recipes(func, args, kwargs, outputs, view)
+        writes = args[0].writes if view else None  # a write to a view is a write to its base
         if isinstance(outputs, torch.Tensor):
             return cls(recipes[0], writes)
         return type(outputs)(cls(recipe, writes) for recipe in recipes)
@@ -322,9 +322,12 @@ def _value(func: Any, args: Any, kwargs: Any) -> Any:
         return func(*read, **kwargs)
 
 
-def _recipes(func: Any, args: Any, kwargs: Any, outputs: Any) -> list[Recipe]:
-    """The recipe of each output."""
+def _recipes(func: Any, args: Any, kwargs: Any, outputs: Any, view: bool) -> list[Recipe]:
+    """The recipe of each output; those of a view lie in the memory of its first argument."""
     found = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
+    parts = [_view(args[0].recipe, one) if view else None for one in found]
+    if None not in parts:
+        return [part for part in parts if part is not None]
     known = _STRUCTURE.get(func.name())
     recorded = all(
         isinstance(one, RecordedTensor) for one in pytree.tree_leaves(args) if isinstance(one, torch.Tensor)
@@ -372,92 +375,32 @@ def _stacked(args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Recipe
     return [Joined(tuple(made.shape), made.dtype, dim, tuple(parts))]
 
 
-def _stretches(args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Recipe] | None:
-    """``split`` in its forms, whose outputs lie one after the other."""
-    of, rank = args[0], len(args[0].shape)
-    dim = (args[2] if len(args) > 2 else kwargs.get("dim", 0)) % rank
-    found: list[Recipe] = []
-    start = 0
-    for one in outputs:
-        starts = tuple(start if n == dim else 0 for n in range(rank))
-        found.append(Excerpt(tuple(one.shape), of.dtype, of, starts))
-        start += one.shape[dim]
-    return found
-
-
-def _slice(args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Recipe] | None:
-    of, given = args[0], [*args[1:], *(0, None, None, 1)[len(args) - 1 :]]
-    dim, start = given[:2]
-    if given[3] != 1:
+def _view(of: Recipe, made: torch.Tensor) -> Recipe | None:
+    """What a view takes of a contiguous tensor, by its strides; None if that is more than a box with its dimensions in order."""
+    if made.dtype != of.dtype or made.is_conj() or made.is_neg() or 0 in of.shape:
         return None
-    rank, length = len(of.shape), of.shape[dim]
-    begin = start or 0
-    begin = max(0, min(length, begin + length if begin < 0 else begin))
-    starts = tuple(begin if n == dim % rank else 0 for n in range(rank))
-    return [Excerpt(tuple(outputs[0].shape), of.dtype, of, starts)]
-
-
-def _selected(args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Recipe] | None:
-    """``select`` and ``unbind``: an excerpt of length 1, without its dimension."""
-    of, rank = args[0], len(args[0].shape)
-    dim = (args[1] if len(args) > 1 else 0) % rank
-    numbers = range(len(outputs)) if len(args) < 3 else [args[2] % of.shape[dim]]
-    found: list[Recipe] = []
-    for number, one in zip(numbers, outputs):
-        starts = tuple(number if n == dim else 0 for n in range(rank))
-        row = Excerpt((*of.shape[:dim], 1, *of.shape[dim + 1 :]), of.dtype, of, starts)
-        found.append(Arranged(tuple(one.shape), of.dtype, row, tuple(n for n in range(rank) if n != dim)))
-    return found
-
-
-def _arranged(order: Callable[[int, Any, Recipe], list[int | None]]) -> _Structure:
-    def made(args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Recipe] | None:
-        of = args[0]
-        return [Arranged(tuple(outputs[0].shape), of.dtype, of, tuple(order(len(of.shape), args[1:], of)))]
-
-    return made
-
-
-def _transposed(rank: int, dims: Any, of: Recipe) -> list[int | None]:
-    order: list[int | None] = list(range(rank))
-    one, other = (dims[0] % rank, dims[1] % rank) if dims else (0, rank - 1)
-    order[one], order[other] = order[other], order[one]
-    return order
-
-
-def _squeezed(rank: int, dims: Any, of: Recipe) -> list[int | None]:
-    asked = range(rank) if not dims else [dims[0]] if isinstance(dims[0], int) else dims[0]
-    gone = {dim % rank for dim in asked if of.shape[dim] == 1}
-    return [dim for dim in range(rank) if dim not in gone]
-
-
-def _unsqueezed(rank: int, dims: Any, of: Recipe) -> list[int | None]:
-    order: list[int | None] = list(range(rank))
-    order.insert(dims[0] % (rank + 1), None)
-    return order
+    strides = torch.empty(of.shape, device="meta").stride()
+    places = {stride: dim for dim, stride in enumerate(strides) if of.shape[dim] > 1}
+    dims = [None if length == 1 else places.get(stride) for length, stride in zip(made.shape, made.stride())]
+    lengths = {dim: length for dim, length in zip(dims, made.shape) if length != 1}
+    shape = tuple(lengths.get(dim, 1) for dim in range(len(strides)))
+    starts, rest = [], made.storage_offset()
+    for stride in strides:
+        starts.append(rest // stride)
+        rest %= stride
+    inside = all(start + length <= end for start, length, end in zip(starts, shape, of.shape))
+    if not inside or None in lengths or math.prod(shape) != made.numel():
+        return None
+    part = of if shape == of.shape else Excerpt(shape, of.dtype, of, tuple(starts))
+    in_order = shape == tuple(made.shape) and all(dim in (None, place) for place, dim in enumerate(dims))
+    return part if in_order else Arranged(tuple(made.shape), of.dtype, part, tuple(dims))
 
 
 _STRUCTURE: dict[str, _Structure] = {
-    "aten::detach": _same,
-    "aten::alias": _same,
     "aten::clone": _same,
-    "aten::lift_fresh": _same,
     "aten::_to_copy": _same,
-    "aten::view": _same,
     "aten::_unsafe_view": _same,
     "aten::cat": _joined,
     "aten::stack": _stacked,
-    "aten::split.Tensor": _stretches,
-    "aten::split_with_sizes": _stretches,
-    "aten::slice.Tensor": _slice,
-    "aten::select.int": _selected,
-    "aten::unbind.int": _selected,
-    "aten::t": _arranged(_transposed),
-    "aten::transpose.int": _arranged(_transposed),
-    "aten::permute": _arranged(lambda rank, dims, of: [dim % rank for dim in dims[0]]),
-    "aten::squeeze": _arranged(_squeezed),
-    "aten::squeeze.dim": _arranged(_squeezed),
-    "aten::squeeze.dims": _arranged(_squeezed),
-    "aten::unsqueeze": _arranged(_unsqueezed),
 }
-"""Operations that only move entries: a range of the result is made of ranges of the inputs."""
+"""Operations that only move entries, beside views: a range of the result is made of ranges of the inputs."""
