@@ -16,7 +16,6 @@ from modular_converter.convert.examine.faults import (
     compile_error,
     definition_at,
     find_faults,
-    first_mention,
     is_of_other_model,
     is_read,
     parsed,
@@ -38,7 +37,6 @@ from modular_converter.findings import (
 )
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import SUPER_KWARGS
-from modular_converter.model.module import Role
 from modular_converter.rules import base_classes, input_files, tool_errors
 
 
@@ -75,12 +73,6 @@ class _Examination:
         seen: set[tuple[str, str]] = set()
         text = self.texts[path]
         for one in sorted(names.get(path, ()), key=lambda one: not is_read(one.name, one.line, text)):
-            guarded = guarded_import(one.name, one.line, text, self._neighbourhood)
-            if guarded is not None:
-                if ("", one.name) not in seen:
-                    seen.add(("", one.name))
-                    yield self._guarded(path, one, *guarded)
-                continue
             place = _Place(self, path, one.line, one.name)
             if (place.definition, one.name) not in seen:
                 seen.add((place.definition, one.name))
@@ -94,18 +86,6 @@ class _Examination:
                     is_own=one.name == place.definition,
                 )
                 yield found if is_read(one.name, one.line, text) else found.with_severity(Severity.WARNING)
-
-    def _guarded(self, path: str, name: UndefinedName, dotted: str, line: int, advice: str) -> Finding:
-        """The error for a name in the condition of an import."""
-        modular = self.conversion.path
-        text = self.library.text_if_readable(modular) or ""
-        place = locate_word(modular, name.name, text, line)
-        if dotted:
-            place = first_mention(modular, dotted.rpartition(".")[2], text)
-        later = binding_below(name.name, name.line, self.texts[path])
-        return tool_errors.undefined_name(
-            place, name.name, f"{os.path.basename(path)}:{name.line}", advice, later=later
-        )
 
     def others(self, path: str) -> Iterator[Finding]:
         """The faults that a text shows when it is parsed."""
@@ -245,38 +225,6 @@ def advice_for(
     imported = frozenset(resolution.taken) if resolution is not None else frozenset()
     hint = did_you_mean(name, ((top_level_names(text) or frozenset()) | imported) - {name})
     return f"{hint}{'Otherwise import' if hint else 'Import'} or define `{name}` in the modular file."
-
-
-def guarded_import(name: str, line: int, text: str, neighbours: Neighbourhood | None) -> tuple[str, int, str] | None:
-    """For a `name` in the condition of an import on a line of a generated text: the module with the import, "" for the
-    modular file; its line there; and the cure. None for any other name.
-
-    Imports stand above all definitions, so a condition may only use what is imported.
-    """
-    if neighbours is None or not any(_guards(node, line) for node in parsed(text).body):
-        return None
-    renamed = [
-        (dotted, one.neighbour.module, one.definitions.renamer) for dotted, one in neighbours.neighbours.items()
-    ]
-    for dotted, module, renamer in (("", neighbours.target.module, None), *renamed):
-        for statement in module.statements:
-            tested = {renamer.name(one) if renamer else one for one in statement.condition}
-            if statement.role is Role.PROTECTED_IMPORT and name in tested:
-                bound = "`, `".join(dict.fromkeys(one.bound for one in statement.imports))
-                cure = (
-                    f"Import `{bound}` in the modular file, in place of `{dotted}`, under a condition without `{name}`."
-                    if dotted
-                    else f"Imports stand above all definitions: write the value of `{name}` into the condition itself."
-                )
-                return dotted, statement.line, cure
-    return None
-
-
-def _guards(node: ast.stmt, line: int) -> bool:
-    """Whether a line is within a statement that makes imports depend on a condition."""
-    if not (isinstance(node, (ast.If, ast.Try)) and node.lineno <= line <= (node.end_lineno or 0)):
-        return False
-    return any(isinstance(one, (ast.Import, ast.ImportFrom)) for one in ast.walk(node))
 
 
 def parent_for(name: str, module: str, neighbours: Neighbourhood | None) -> tuple[str, str] | None:
