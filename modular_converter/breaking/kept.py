@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import zlib
-from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,10 +18,9 @@ from modular_converter.breaking.packed import facts_of_values, values_of_facts
 from modular_converter.breaking.report import CauseGroup
 from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.answers import are_same
-from modular_converter.check.cache.key import tool_stamp
 from modular_converter.check.cache.lookup import OTHER_FORM
 from modular_converter.check.cache.store import digest, keep_values, read_values
-from modular_converter.convert.source.library import KNOWN, Library, Observations
+from modular_converter.convert.source.library import Library, Observations
 
 
 class WholeAnswer(NamedTuple):
@@ -132,29 +130,6 @@ def _is_in_place(known: KnownModel, new: ModelTree) -> bool:
 def are_read(reads: Mapping[str, str], tree: ModelTree) -> bool:
     """Whether files of these names are in a tree what they were, by their hashes."""
     return all(tree.hash(name) == given for name, given in reads.items())
-
-
-MOST_INDEXES = 5_000
-"""Of texts that are remembered, the newest: both trees of a library with 560 models have 3,500."""
-
-
-class KeptIndexes:
-    """The indexes of the texts of both trees, which few edits change: no text is parsed for its index twice."""
-
-    def __init__(self, folder: str | None) -> None:
-        """`folder` is that of the cache; None to remember nothing."""
-        self._folder = folder
-        self._name = digest(f"indexes {tool_stamp()!r}".encode("utf-8", "surrogatepass"))
-        KNOWN.indexes = read_values(folder, self._name) if folder else None
-        KNOWN.take_made()
-
-    def store(self, made: Iterable[KnownModel]) -> None:
-        """Remember those that this process and others have made, and forget the oldest."""
-        new = dict(ChainMap(KNOWN.take_made(), *(dict(one.indexes) for one in made)))
-        if new and self._folder:
-            whole = [*{**read_values(self._folder, self._name), **new}.items()]
-            keep_values(self._folder, self._name, dict(whole[-MOST_INDEXES:]))
-        KNOWN.indexes = None
 
 
 MOST_BYTES = 1 << 24

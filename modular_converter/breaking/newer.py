@@ -7,14 +7,14 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.older import tree_at
-from modular_converter.check.cache.answers import KeptAnswers, KeptOutlines
+from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.conversions import find_conversions
-from modular_converter.convert.schedule import Readings, neighbour_files
+from modular_converter.convert.schedule import Readings, required_files
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.files.read import text_of_content
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding
@@ -59,7 +59,7 @@ def newer_tree(
     failures: list[Finding] = []
     if edits.read:
         library = Library(settings)
-        required = _required(paths, models, library, cache)
+        required = {one: required_files(one, library) for one in paths if library.module_if_readable(one)}
         reached = affected(edits.read, paths, library, required, answers.get)
         stale = Readings(required, edits.read, edits.before, library)
         for one in find_conversions(reached, settings, cache, stale=stale).made.values():
@@ -71,18 +71,6 @@ def newer_tree(
     tree = tree_at(models, settings, texts)
     tree.hashed_as = edits.unread
     return tree, failures
-
-
-def _required(paths: Iterable[str], models: str, library: Library, cache: str | None) -> dict[str, frozenset[str]]:
-    """`required_files` of modular files, but for those that cannot be read. No text is parsed twice."""
-    outlines, found = KeptOutlines(cache, models), {}
-    for path in paths:
-        with contextlib.suppress(ConversionError):
-            imports, classes = outlines.of(path, library)
-            bases = [base for one in classes for base in one.bases]
-            found[path] = neighbour_files([name for _, name in imports], bases, path, library)
-    outlines.store()
-    return found
 
 
 class _Outside(NamedTuple):

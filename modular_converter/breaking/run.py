@@ -13,7 +13,6 @@ from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.kept import (
     KeptAnswer,
     KeptFacts,
-    KeptIndexes,
     KeptModels,
     KnownModel,
     WholeAnswer,
@@ -23,7 +22,7 @@ from modular_converter.breaking.kept import (
 from modular_converter.breaking.newer import Edits, edits_of, newer_tree
 from modular_converter.breaking.older import older_tree, state_of_folder, state_of_older
 from modular_converter.breaking.report import CauseGroup, findings_of, groups
-from modular_converter.check.cache.answers import KeptAnswers
+from modular_converter.check.cache.answers import KeptAnswers, KeptIndexes
 from modular_converter.check.cache.key import key_of, remembered_versions
 from modular_converter.convert.batch import Progress, in_processes
 from modular_converter.convert.source.library import KNOWN, Library, Observations
@@ -131,7 +130,7 @@ class _Run:
         known |= made
         causes = groups([change for model in shared for change in known[model].changes], new.library, self._answers)
         self._answers.store()
-        self._indexes.store(made.values())
+        self._indexes.store(one.indexes for one in made.values())
         return WholeAnswer(causes, frozenset(new.names), len(shared)), failures
 
     def _newer(self, edits: Edits) -> tuple[ModelTree, list[Finding]]:

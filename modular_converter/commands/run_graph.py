@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from modular_converter.check.cache.answers import KeptOutlines
+from modular_converter.check.cache.answers import KeptIndexes
 from modular_converter.check.cache.store import cache_folder
 from modular_converter.commands.options import progress, refuse_missing_folder, report
 from modular_converter.convert.source.library import Library
@@ -53,10 +53,10 @@ def run(
 def _read(arguments: Sequence[str], package: str | None, root: str | None) -> tuple[Graph | None, list[Finding]]:
     """The graph of the models that the arguments mean, None where they mean none; and the findings."""
     folder, paths = modular_files(arguments, models_folder(package, root))
-    outlines = KeptOutlines(cache_folder(), folder)
+    kept = KeptIndexes(cache_folder(), folder)
     with progress("reading the modular files"):
-        graph, findings = build_graph(paths, folder, Library(load_settings(folder)), outlines.of)
-    outlines.store()
+        graph, findings = build_graph(paths, folder, Library(load_settings(folder)))
+    kept.store()
     if not arguments:
         return graph, findings
     chosen, unknown = chosen_models(arguments, graph, folder)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from modular_converter.convert.inherit.resolve import is_sibling, modules_of, neighbour_module
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import Conversion, ConversionError
-from modular_converter.model.module import ImportedName, Module, Role
+from modular_converter.model.module import Module, Role
 from modular_converter.settings.values import (
     Settings,
     depth_of_files,
@@ -32,23 +32,15 @@ from modular_converter.settings.values import (
 
 
 def required_files(path: str, library: Library) -> frozenset[str]:
-    """The neighbour files that the top level of a modular file imports from, whether they exist or not.
+    """The neighbour files that the top level of a modular file imports from, whether they exist or not. A package of a
+    model that hands on a base stands for all files of the model.
 
     None for a file that cannot be read or is not Python: its conversion reports the error.
     """
-    statements = _module(path, library).statements
+    statements, settings, folder = _module(path, library).statements, library.settings, os.path.dirname(path)
     imported = [name for one in statements if one.role is Role.IMPORT for name in one.imports]
-    return neighbour_files(imported, [base for one in statements for base in one.bases], path, library)
-
-
-def neighbour_files(
-    imported: Collection[ImportedName], bases: Iterable[str], path: str, library: Library
-) -> frozenset[str]:
-    """The neighbour files among those that a file with these bases imports from, whether they exist or not. A package of a
-    model that hands on a base stands for all files of the model.
-    """
-    settings, folder = library.settings, os.path.dirname(path)
-    modules, owners = {name.module for name in imported}, {base.partition(".")[0] for base in bases}
+    modules = {name.module for name in imported}
+    owners = {base.partition(".")[0] for one in statements for base in one.bases}
     for module in {module for name in imported if name.bound in owners for module in modules_of(name)}:
         parts = parts_below_models(module, settings)
         if parts is not None and len(parts) < depth_of_files(settings):

@@ -1,6 +1,5 @@
 """The graph from the modular files that arguments name: which model takes which definitions from which. The graph is
-values: models, and an edge for each pair of heir and parent; what it needs of a modular file is an outline, which can be kept
-between runs, since it depends on nothing but the text.
+values: models, and an edge for each pair of heir and parent.
 """
 
 from __future__ import annotations
@@ -9,10 +8,9 @@ import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.schedule import levels
@@ -21,7 +19,7 @@ from modular_converter.files.arguments import ALL, discover
 from modular_converter.files.read import package_of
 from modular_converter.files.write import is_generated, path_of_generated
 from modular_converter.findings import ConversionError, Finding, Location, locate_word
-from modular_converter.model.module import ImportedName, Role
+from modular_converter.model.module import ImportedName, Module, Role
 from modular_converter.rules import input_files
 from modular_converter.settings.load import load_settings
 from modular_converter.settings.values import Settings, models_folder_of, modular_of, place_of_model
@@ -162,34 +160,6 @@ def _reachable(start: str, onward: Mapping[str, Iterable[str]]) -> dict[str, int
     return steps
 
 
-class ClassHeader(NamedTuple):
-    """The header of a class."""
-
-    name: str
-    line: int
-    """The line of `class`, below the decorators."""
-    bases: tuple[str, ...]
-
-
-class Outline(NamedTuple):
-    """The imports and classes at the top level of a file, in order."""
-
-    imports: tuple[tuple[int, ImportedName], ...]
-    """Each imported name, with the line of its statement."""
-    classes: tuple[ClassHeader, ...]
-
-
-OutlineOf = Callable[[str, Library], Outline]
-
-
-def outline_of(path: str, library: Library) -> Outline:
-    """The outline of a file. Raises `ConversionError` for one that cannot be parsed."""
-    statements = library.module(path).statements
-    imports = ((one.line, name) for one in statements if one.role is Role.IMPORT for name in one.imports)
-    headers = (ClassHeader(one.name, one.header_line, tuple(one.bases)) for one in statements if one.bases)
-    return Outline(tuple(imports), tuple(headers))
-
-
 _DEFINED = re.compile(r"^(?:(?:async[ \t]+)?(def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]*)?=)", re.MULTILINE)
 _KINDS = {"def": "function", "class": "class", None: "assignment"}
 
@@ -208,7 +178,6 @@ class _Reading:
 
     root: str
     library: Library
-    outline: OutlineOf
     models: dict[str, Model] = field(default_factory=dict)
     taken: dict[tuple[str, str], _Taken] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -224,16 +193,13 @@ class _Reading:
         return self.taken.setdefault((heir, parent), _Taken())
 
 
-def build_graph(
-    paths: Iterable[str], root: str, library: Library, outline: OutlineOf | None = None
-) -> tuple[Graph, list[Finding]]:
+def build_graph(paths: Iterable[str], root: str, library: Library) -> tuple[Graph, list[Finding]]:
     """The graph of the modular files at `paths`, and the findings about them; a bad file never stops the others.
 
     Args:
         root: the folder of models, from which models are named.
-        outline: gives the outline of a file, and raises `ConversionError` for one that cannot be parsed.
     """
-    reading = _Reading(root, library, outline or outline_of)
+    reading = _Reading(root, library)
     for path in sorted(set(paths)):
         _read_model(path, reading)
     edges = (
@@ -289,11 +255,11 @@ def _read_model(path: str, reading: _Reading) -> None:
     generated = (*known.generated, *_generated_from(path, reading))
     reading.models[heir] = replace(known, modular_lines=known.modular_lines + lines, generated=generated)
     try:
-        outline = reading.outline(path, reading.library)
+        module = reading.library.module(path)
     except ConversionError as error:
         reading.findings += error.findings
         return
-    _read_outline(heir, path, outline, reading)
+    _read_edges(heir, path, module, reading)
 
 
 def _generated_from(path: str, reading: _Reading) -> Iterator[ModelFile]:
@@ -316,20 +282,21 @@ def _generated_from(path: str, reading: _Reading) -> Iterator[ModelFile]:
             yield ModelFile(printable(name), text.count("\n"))
 
 
-def _read_outline(heir: str, path: str, outline: Outline, reading: _Reading) -> None:
+def _read_edges(heir: str, path: str, module: Module, reading: _Reading) -> None:
     """Add the edges that follow from the imports and class headers of a modular file."""
     sources: dict[str, tuple[ImportedName, str]] = {}
-    for line, name in outline.imports:
-        if source := _source_of(name, path, line, reading):
-            sources[name.bound] = name, source
+    for statement in module.statements:
+        for name in statement.imports if statement.role is Role.IMPORT else ():
+            if source := _source_of(name, path, statement.line, reading):
+                sources[name.bound] = name, source
     inherited: set[str] = set()
-    for header in outline.classes:
-        for base in header.bases:
+    for one in module.statements:
+        for base in one.bases:
             if base in sources:
                 inherited.add(base)
                 name, source = sources[base]
                 if edge := reading.edge(heir, source):
-                    edge.classes.append(InheritedClass(header.name, header.line, name.name, os.path.basename(source)))
+                    edge.classes.append(InheritedClass(one.name, one.header_line, name.name, os.path.basename(source)))
     for bound, (name, source) in sources.items():
         if bound not in inherited and (edge := reading.edge(heir, source)):
             kind = _defined_in(source, reading).get(name.name, "unknown")

@@ -1,19 +1,18 @@
-"""What was found in texts, kept by the content of the files that it follows from; the outlines of modular files among it."""
+"""What was found in texts, kept by the content of the files that it follows from; the indexes of texts among it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from modular_converter.check.cache import store
 from modular_converter.check.cache.key import tool_stamp
 from modular_converter.check.cache.lookup import OTHER_FORM
-from modular_converter.convert.source.library import Library, Observations
+from modular_converter.convert.source.library import KNOWN, Library, Observations
 from modular_converter.findings import EXISTS, MISSING, UNREADABLE
-from modular_converter.graph.build import ClassHeader, Outline, outline_of
-from modular_converter.model.module import ImportedName
 
 
 class KeptAnswers:
@@ -64,24 +63,28 @@ def are_same(reads: Mapping[str, str], packages: Mapping[str, str], library: Lib
     return all((library.find_package(name, beside) or "") == folder for beside, name, folder in asked)
 
 
-class KeptOutlines(KeptAnswers):
-    """The outlines of the files below a folder of models. No text is parsed twice."""
-
-    def __init__(self, folder: str | None, models: str) -> None:
-        """`folder` is that of the cache; None to remember nothing."""
-        super().__init__(folder, f"outlines {tool_stamp()!r} {models}")
-
-    def of(self, path: str, library: Library) -> Outline:
-        """The outline of a file. Raises `ConversionError` for one that cannot be parsed."""
-        return _unpacked(*self.get(path, library, lambda seen: _packed(outline_of(path, seen))))
+MOST_INDEXES = 5_000
+"""Of texts that are remembered, the newest: both trees of a library with 560 models have 3,500."""
 
 
-def _packed(outline: Outline) -> tuple[Any, Any]:
-    return [(line, (one.module, one.name, one.asname)) for line, one in outline.imports], outline.classes
+class KeptIndexes:
+    """The indexes of texts, while it is open: no text is parsed for its index twice, in this run or a later one."""
 
+    def __init__(self, folder: str | None, about: str = "") -> None:
+        """
+        Args:
+            folder: of the cache; None to remember nothing.
+            about: which texts, where others are kept apart from them.
+        """
+        self._folder = folder
+        self._name = store.digest(f"indexes {tool_stamp()!r}{about}".encode("utf-8", "surrogatepass"))
+        KNOWN.indexes = store.read_values(folder, self._name) if folder else None
+        KNOWN.take_made()
 
-def _unpacked(imports: list[tuple[int, list[str]]], classes: list[tuple[str, int, list[str]]]) -> Outline:
-    return Outline(
-        tuple((line, ImportedName(*name)) for line, name in imports),
-        tuple(ClassHeader(name, line, tuple(bases)) for name, line, bases in classes),
-    )
+    def store(self, made: Iterable[Mapping[str, Any]] = ()) -> None:
+        """Remember those that this process and others have made, and forget the oldest."""
+        new = dict(ChainMap(KNOWN.take_made(), *map(dict, made)))
+        if new and self._folder:
+            whole = [*{**store.read_values(self._folder, self._name), **new}.items()]
+            store.keep_values(self._folder, self._name, dict(whole[-MOST_INDEXES:]))
+        KNOWN.indexes = None

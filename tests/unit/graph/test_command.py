@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from modular_converter.commands.convert import main
-from modular_converter.convert.source.library import Library
+from modular_converter.convert.source import library
 
 
 def call(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -30,11 +30,19 @@ def test_every_format_goes_to_the_standard_output(zoo, capsys, format, start):
     assert out.startswith(start) and out.endswith("\n")
 
 
+def forget_texts() -> None:
+    """Forget what other commands of this process have read."""
+    for known in (library._index_of, library._statements_of):
+        known.cache_clear()
+
+
 def test_a_second_graph_parses_nothing(zoo, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))
+    forget_texts()
     first = call(capsys, "--root", str(zoo), "--format", "json")
+    forget_texts()
     with monkeypatch.context() as patched:
-        patched.setattr(Library, "module", lambda *_: pytest.fail("parsed again"))
+        patched.setattr(library, "index_module", lambda *_: pytest.fail("parsed again"))
         assert call(capsys, "--root", str(zoo), "--format", "json") == first
     (zoo / "echo" / "modular_echo.py").write_text("X = 1\n")
     assert call(capsys, "--root", str(zoo), "--format", "json") != first
