@@ -69,7 +69,9 @@ class Abstraction:
 
 
 def last_word(name: str) -> str:
-    """`MLP` of `GemmaTextMLP`: the last word of a class name, mostly the kind of module."""
+    """`Embedding` of `GemmaRotaryEmbedding`, `P` of `GemmaMLP` and `ViTMLP`: a class name from its last capital on, which
+    mostly tells the kind of module.
+    """
     match = _LAST_WORD.search(name)
     return match[0] if match else name
 

@@ -38,6 +38,11 @@ CASES = {
         "class NewLayer(nn.Module):\n    size = 1\n    other = 3",
         "class NewLayer(OldLayer):\n    size = 2\n    new = 4",
     ),
+    "attribute_that_lost_the_blank_line_behind_it": Case(
+        "class NewLayer(nn.Module):\n    size = 1\n    other = 3",
+        "class NewLayer(nn.Module):\n    size = 1\n\n    other = 3",
+        "class NewLayer(OldLayer):\n    other = 3",
+    ),
     "attribute_between_others_cannot_be_added": Case(
         "class NewLayer(nn.Module):\n    new = 4\n    size = 2",
         "class NewLayer(nn.Module):\n    size = 2",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.authoring.library_index import ancestors, models_named
+from modular_converter.authoring.library_index import ancestors, last_word, models_named
 from modular_converter.authoring.modularize import modularize
 from tests.unit.authoring.test_modularize import OLD, library_of, modularized, opened
 
@@ -26,6 +26,13 @@ class NewLayer:
     text = "from ..nowhere import it"
 """
     assert models_named(text) == ["auto", "bert", "clip", "vit"]
+
+
+@pytest.mark.parametrize(
+    ("name", "last"), [("GemmaTextMLP", "P"), ("RotaryEmbedding", "Embedding"), ("scale", "scale")]
+)
+def test_the_last_word_of_a_class_tells_its_kind(name: str, last: str) -> None:
+    assert last_word(name) == last
 
 
 def test_models_that_name_each_other_tell_nothing() -> None:

@@ -364,6 +364,14 @@ def test_heirs_that_are_out_of_date_are_converted_first(by_package: bool, zoo: P
     assert "self.o_proj" in (zoo / "models/gemma/modeling_gemma.py").read_text()
 
 
+def test_a_wheel_that_cannot_be_read_is_told(zoo: Path, tmp_path: Path) -> None:
+    wheel = tmp_path / "zoo-1.0-py3-none-any.whl"
+    wheel.write_text("no wheel")
+    with pytest.raises(ConversionError) as told:
+        older_tree(str(wheel), str(zoo / "models"), profile_settings(), None)
+    assert "the wheel cannot be read: File is not a zip file" in str(told.value.findings[0].message)
+
+
 def test_a_wheel_is_read_without_being_unpacked(published: Path, zoo: Path, tmp_path: Path) -> None:
     wheel = tmp_path / "zoo-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as file:

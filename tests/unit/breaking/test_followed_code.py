@@ -27,6 +27,7 @@ from .configuration_net import NetConfig
 
 
 SIZE = 4
+OTHER = torch.finfo(torch.float32).bits
 
 
 class Block(nn.Module):
@@ -143,6 +144,8 @@ BODIES = {
     "sizes of what is not known": ("first, second = config.other\nself.proj = nn.Linear(first, second, bias=False)", {"proj.weight": SURE}),
     "attention of torch": ("self.mix = nn.MultiheadAttention(config.depth, 1, bias=False)", {"mix.in_proj_weight": SURE, "mix.out_proj.weight": SURE}),
     "a part of a container by its name": ('self.parts = nn.Sequential()\nself.parts.add_module("one", Block())', {"parts.one.dense.weight": SURE}),
+    "parts given one by one": ("def chosen(*parts):\n    return nn.ModuleList(parts[1:])\nself.parts = chosen(nn.ReLU(), Block())", {"parts.*.dense.weight": SURE}),
+    "a part that is taken out": ('self.parts = nn.ModuleDict({"one": nn.ReLU(), "two": Block()})\nself.first = self.parts.pop("two")', {"first.dense.weight": SURE}),
     "a choice among texts": ('if config.act in ("silu", "gelu"):\n    self.a = Block()\nif config.act not in ("silu", "gelu"):\n    self.b = Block()', {"a.dense.weight": SURE}),
     "a weight in two parts": ("self.proj = nn.utils.weight_norm(nn.Linear(2, 2))", {"proj.weight_g": SURE, "proj.weight_v": SURE, "proj.bias": SURE}),
     "a weight in two parts by a parametrization": ("self.proj = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2, bias=False))", {"proj.parametrizations.weight.original*": SURE}),
@@ -202,6 +205,11 @@ DEFAULTS = {
         "open(8)",
         ["`run` changes the default of `width` from `8` to `open(8)`"],
     ),
+    "a constant that is not computed": (
+        "2 * 4",
+        "OTHER",
+        ["`run` changes the default of `width` from `8` to `OTHER`"],
+    ),
     "a power without bounds": (
         "2 * 4",
         "9 ** 9 ** 9",
@@ -226,6 +234,18 @@ def test_defaults_are_compared_by_value(case: str, tmp_path: Path) -> None:
         assert messages(after, before) == ["`run` is a method now"]
     if case == "another name of a method":
         assert messages(after, before) == ["no longer defines `walk`", "no longer defines `also`"]
+
+
+@pytest.mark.parametrize(("groups", "shape"), [("1", "2"), ("2", "2 // 2")])
+def test_a_convolution_has_entries_for_each_of_its_groups(groups: str, shape: str, tmp_path: Path) -> None:
+    state = (
+        facts(tmp_path, f"self.mix = nn.Conv1d(2, 4, 3, groups={groups})")
+        .files["modeling_net.py"]
+        .classes["NetModel"]
+        .state
+    )
+    found = keys_of(state)["mix.weight"].part.shape if state is not None else None
+    assert found is not None and found.text == f"(4, {shape}, 3)"
 
 
 def test_a_setting_is_compared_by_value(tmp_path: Path) -> None:
