@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from modular_converter.authoring.class_changes import (
@@ -19,6 +20,7 @@ from modular_converter.authoring.class_changes import (
     written_member,
 )
 from modular_converter.authoring.draft import import_line
+from modular_converter.authoring.flat_model import no_inherit_module
 from modular_converter.convert.batch import Run
 from modular_converter.convert.inherit.build import BuiltClass, rename_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
@@ -32,6 +34,7 @@ from modular_converter.model import lexer
 from modular_converter.model.class_blocks import ClassBlock, block_lines
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
+from modular_converter.model.overriding import NO_DECORATORS
 from modular_converter.provenance.generated import LineRange, LineSource, line_sources
 from modular_converter.reporting.diffs import differing_parts
 from modular_converter.rules import input_files
@@ -108,6 +111,10 @@ class _Writer:
         """The modular file."""
         return self.neighbours.target.module
 
+    @cached_property
+    def _no_inherit_module(self) -> str:
+        return no_inherit_module(models_folder_of(self.own.path, self.library.settings), self.library)
+
     def edit(self, wanted: Statement) -> _Edit:
         """The forms that a definition may have in the modular file, and where it stands."""
         statement, built = self.own.definitions.get(wanted.name), self.classes.get(wanted.name)
@@ -134,14 +141,14 @@ class _Writer:
         made = self.before.definitions.get(wanted.name)
         if wanted.role is Role.CLASS and dotted and made is not None:
             original = self.neighbours.neighbours[dotted].definitions.original(wanted.name).name
-            parent = ParentClass(made.text, wanted.name, original)
+            parent = ParentClass(made.text, wanted.name, original, self._no_inherit_module)
             names = self.neighbours.target.names
             heir = heir_of(wanted.text, parent, names, self.library.settings) if original != wanted.name else None
             if heir is not None:
                 taken = ImportedName(dotted, original)
                 is_there = self.own.imported.get(original) == taken
                 needed = [] if is_there else [f"{import_line(taken)}\n"]
-                yield Rewritten("\n\n" + _closed_up(heir.text), (*needed, *heir.imported))
+                yield Rewritten("\n\n" + _closed_up(heir.text), tuple(needed))
         yield Rewritten(wanted.lead + wanted.text)
 
     def _inherited(self, statement: Statement, parent: Statement, wanted: Statement) -> Iterator[Rewritten]:
@@ -150,17 +157,18 @@ class _Writer:
         above = parent.text
         if parent.name != wanted.name:
             above = rename_class(above, parent.name, wanted.name, names)
-        base = self.neighbours.parent_of(statement)
+        base, can_drop = self.neighbours.parent_of(statement), bool(self._no_inherit_module)
         try:
             blocks = [
                 parsed_class(one)
                 for one in (statement.text, above, self.before.definitions[wanted.name].text, wanted.text)
             ]
-            found = [_with_members(statement.text, *blocks, by_super=one) for one in (True, False)]
+            found = [_with_members(statement.text, *blocks, by_super=one, can_drop=can_drop) for one in (True, False)]
         except UNPARSABLE:
             found = []
         if base is not None:
-            heir = heir_of(wanted.text, ParentClass(above, wanted.name, base[0]), names, self.library.settings)
+            inherited = ParentClass(above, wanted.name, base[0], self._no_inherit_module)
+            heir = heir_of(wanted.text, inherited, names, self.library.settings)
             found.append(_closed_up(heir.text) if heir is not None else None)
         yield from dict.fromkeys(Rewritten(one) for one in found if one)
 
@@ -179,6 +187,8 @@ class _Writer:
         for edit, form in placed:
             lines[edit.start : edit.end] = form.text.split("\n")
             added += form.imports
+            if f"@{NO_DECORATORS}" in form.text and NO_DECORATORS not in self.own.imported:
+                added.append(f"from {self._no_inherit_module} import {NO_DECORATORS}\n")
         last = max(
             (one.line + one.text.count("\n") for one in self.own.statements if one.role is Role.IMPORT), default=0
         )
@@ -191,7 +201,14 @@ def _start(statement: Statement) -> int:
 
 
 def _with_members(
-    text: str, own: ClassBlock, parent: ClassBlock, before: ClassBlock, after: ClassBlock, *, by_super: bool
+    text: str,
+    own: ClassBlock,
+    parent: ClassBlock,
+    before: ClassBlock,
+    after: ClassBlock,
+    *,
+    by_super: bool,
+    can_drop: bool,
 ) -> str | None:
     """The class of the modular file with the members that the edit changes, adds or removes; None where the edit is
     elsewhere in the class, or a member cannot be written so.
@@ -203,6 +220,7 @@ def _with_members(
         before: the class as it is generated.
         after: the same, edited.
         by_super: whether an override may take lines of the parent's by `super()`.
+        can_drop: whether an override may drop the parent's decorators.
     """
     head = "".join(block_lines(text)[1][: own.body_line - 1])
     is_whole = head + own.docstring + "".join(one.render() for one in own.members) == text.rstrip("\n") + "\n"
@@ -215,7 +233,7 @@ def _with_members(
         if key in was and was[key].render() == member.render():
             continue
         place = theirs.get(key)
-        new = written_member(member, place, by_super, after.bases)
+        new = written_member(member, place, by_super, after.bases, can_drop)
         if new is None:
             return None
         lead = mine[key].lead if key in mine and place is not None and member.is_function else ""

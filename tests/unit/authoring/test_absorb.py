@@ -89,6 +89,25 @@ def test_an_edit_of_inherited_lines_becomes_an_override(case: str, generated: Pa
     assert (generated.read_text(), check(CheckOptions((str(generated.parent),))).exit_code) == (wanted, 0)
 
 
+@pytest.mark.parametrize("has_marker", [True, False])
+def test_a_decorator_is_dropped_where_the_package_can_say_so(has_marker: bool, generated: Path) -> None:
+    old = generated.parents[1] / "old/modeling_old.py"
+    old.write_text("import torch\n" + OLD.replace("    def ", "    @torch.no_grad()\n    def "))
+    fix(generated.parents[2])
+    if has_marker:
+        (generated.parents[2] / "utils").mkdir()
+        (generated.parents[2] / "utils/generic.py").write_text("def no_inherit_decorator(obj):\n    return obj\n")
+    generated.write_text(generated.read_text().replace("    @torch.no_grad()\n", "").replace("import torch\n", ""))
+    wanted = generated.read_text()
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    modular = (generated.parent / "modular_new.py").read_text()
+    assert result.exit_code == (0 if has_marker else 1), result.output
+    assert modular.count("from ...utils.generic import no_inherit_decorator\n") == has_marker
+    for method in ("first", "second"):
+        assert (f"    @no_inherit_decorator\n    def {method}(self, x):\n" in modular) == has_marker
+    assert generated.read_text() == wanted
+
+
 def test_what_an_override_reads_is_imported(generated: Path) -> None:
     (generated.parents[1] / "old/modeling_old.py").write_text(
         OLD.replace(
