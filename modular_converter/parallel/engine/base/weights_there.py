@@ -6,6 +6,7 @@ because it would change a copy.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,26 +18,7 @@ from modular_converter.parallel.torch_private import DisableTorchFunctionSubclas
 
 
 Fetch = Callable[[], torch.Tensor]
-# Answered without numbers. All other functions are given the whole tensor.
-_PROPERTIES = frozenset(
-    [
-        "shape",
-        "dtype",
-        "layout",
-        "requires_grad",
-        "ndim",
-        "is_leaf",
-        "grad",
-        "grad_fn",
-        "is_sparse",
-        "is_quantized",
-        "is_nested",
-        "itemsize",
-        "nbytes",
-        "names",
-        "_version",
-    ]
-)
+# Answered without numbers, as properties are that are no tensors. All other functions are given the whole tensor.
 _FACTS = frozenset(
     [
         "size",
@@ -271,12 +253,14 @@ def _property(func: Any, name: str, args: Any) -> Any:
         raise PlanError(owner._unwritten.format(name=owner._label))
     if attribute == "data":
         return alias(owner)
-    if attribute in _PROPERTIES:
-        return func(*args)
     if attribute == "device":
         return owner._place
     if attribute in ("is_cpu", "is_cuda", "is_meta"):  # functions of torch.nn.init do nothing to tensors without data
         return attribute == f"is_{owner._place.type}"
+    with contextlib.suppress(AttributeError, RuntimeError):
+        found = func(*args)
+        if attribute == "grad" or not isinstance(found, torch.Tensor):
+            return found
     return _read_only(func, name, args, {})
 
 
