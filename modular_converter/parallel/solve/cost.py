@@ -6,7 +6,7 @@ save least for each collective.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.derive import Aim, plan_of
 from modular_converter.parallel.solve.flow import Flow, uses
 from modular_converter.parallel.solve.follow import follow
-from modular_converter.parallel.styles.layout import Collective, Side
+from modular_converter.parallel.styles.layout import Side
 from modular_converter.parallel.trace.graph import Parameter, Trace
 
 
@@ -79,32 +79,27 @@ def covered(trace: Trace, plan: Plan) -> set[str]:
 
 def calls(flow: Flow, plan: Plan) -> int:
     """Collectives of one forward."""
-    return sum(len(found) for found in collectives(flow, plan).values())
+    return sum(collectives(flow, plan).values())
 
 
-def collectives(flow: Flow, plan: Plan) -> dict[PlanRule, list[tuple[Collective, tuple[int, ...]]]]:
-    """The collectives of each rule in one forward, with the whole shapes of their tensors.
+def collectives(flow: Flow, plan: Plan) -> dict[PlanRule, int]:
+    """The number of collectives of each rule in one forward.
 
     Each use of a weight is one collective, or each call of a module. Weights in a module that acts for them have none.
     """
     acting = [rule.pattern for rule in plan.rules if rule.layout.acts_for_weights]
-    return {rule: list(_collectives(flow, rule, acting)) for rule in plan.rules}
+    return {rule: _collectives(flow, rule, acting) if rule.layout.leaves else 0 for rule in plan.rules}
 
 
-def _collectives(flow: Flow, rule: PlanRule, acting: list[str]) -> Iterator[tuple[Collective, tuple[int, ...]]]:
-    collective = rule.layout.leaves
-    if collective is None:
-        return
+def _collectives(flow: Flow, rule: PlanRule, acting: list[str]) -> int:
     if rule.layout.of_module:
-        for call in flow.trace.modules:
-            if matches(rule.pattern, [call.path]):
-                yield collective, flow.shape(call.outputs[0]) if call.outputs else ()
-        return
+        return sum(len(matches(rule.pattern, [call.path])) for call in flow.trace.modules)
+    found = 0
     for parameter in flow.trace.parameters:
         inside = any(matches(pattern, [parameter.name.rpartition(".")[0]]) for pattern in acting)
         if not inside and _matched(rule, parameter) and not _is_bias(rule, parameter):
-            for _, op in uses(flow, parameter):
-                yield collective, flow.shape(op.outputs[0])
+            found += sum(1 for _ in uses(flow, parameter))
+    return found
 
 
 def _matched(rule: PlanRule, parameter: Parameter) -> bool:

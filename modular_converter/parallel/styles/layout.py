@@ -7,10 +7,8 @@ to ``Replicate``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from math import prod
 
 
 class Side(Enum):
@@ -40,24 +38,7 @@ class Enters(Enum):
     TAIL = "the last part of the output of the module"
 
 
-@dataclass(frozen=True)
-class Collective:
-    """A collective in a forward.
-
-    Attributes:
-        kind: its name, for messages.
-        rounds: how often a ring passes the tensor on (without one shard): once to gather, twice to sum.
-    """
-
-    kind: str
-    rounds: int
-
-    def sent(self, shape: Sequence[int], ranks: int, width: int) -> int:
-        """The bytes that each rank sends on a ring, for a whole output of this shape with numbers of ``width`` bytes."""
-        return self.rounds * (ranks - 1) * prod(shape) * width // ranks
-
-
-SUM_OVER_RANKS, GATHER_OVER_RANKS = Collective("all-reduce", 2), Collective("all-gather", 1)
+SUM_OVER_RANKS, GATHER_OVER_RANKS = "all-reduce", "all-gather"
 
 
 @dataclass(frozen=True)
@@ -72,7 +53,7 @@ class WeightLayout:
 
     cut: Side = Side.NONE
     enters: Enters = Enters.NOTHING
-    leaves: Collective | None = None
+    leaves: str | None = None
 
     @property
     def cuts(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -14,7 +14,6 @@ from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.resolve import Piece, resolve
 from modular_converter.parallel.plans.text_checks import first_number_wild, matches
 from modular_converter.parallel.shard.shares import largest_share
-from modular_converter.parallel.styles.layout import Collective
 
 
 OUTSIDE = "outside layers"
@@ -84,8 +83,7 @@ def _row(
     names = _first_matched(rule, parameters)
     weight = next((name for name in names if not name.endswith(".bias")), names[0] if names else "")
     inside = any(matches(pattern, [weight.rpartition(".")[0]]) for pattern in acting)
-    collective = rule.layout.leaves
-    communication = collective.kind if collective and not inside else ""
+    communication = "" if inside else rule.layout.leaves or ""
     if not weight:
         return RuleRow(rule.pattern, rule.style, "", "", communication, 0, 0)
     whole = tuple(parameters[weight].shape)
@@ -119,7 +117,7 @@ def layers(
     plan: Plan,
     model: torch.nn.Module,
     small: torch.nn.Module,
-    calls: Mapping[PlanRule, Sequence[tuple[Collective, object]]],
+    calls: Mapping[PlanRule, int],
     ranks: int,
     width: int,
 ) -> list[LayerKind]:
@@ -127,7 +125,7 @@ def layers(
 
     Args:
         small: the traced model.
-        calls: rule -> its collectives in one forward of ``small``.
+        calls: rule -> the number of its collectives in one forward of ``small``.
         width: bytes of a number.
     """
     pieces = resolve(plan, model).pieces
@@ -139,10 +137,10 @@ def layers(
         rank[group] += prod(largest_share(tuple(parameter.shape), pieces.get(name), ranks)) * width
     counts, traced = _counts(model), _counts(small)
     collectives: dict[str, Counter[str]] = {}
-    for rule, found in calls.items():
-        if found:
+    for rule, number in calls.items():
+        if number and rule.layout.leaves:
             group = _group(rule.pattern)
-            collectives.setdefault(group, Counter())[found[0][0].kind] += len(found) // traced.get(group, 1) or 1
+            collectives.setdefault(group, Counter())[rule.layout.leaves] += number // traced.get(group, 1) or 1
     return [
         LayerKind(
             name,
