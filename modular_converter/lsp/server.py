@@ -5,9 +5,10 @@ so that a keystroke waits for no more than the conversion before it, and only th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
@@ -29,6 +30,7 @@ from modular_converter.version import __version__
 
 
 SOURCE = "modular-convert"
+NO_ANSWER = (Refusal, ConversionError, *UNPARSABLE)
 _SEVERITY = {True: types.DiagnosticSeverity.Error, False: types.DiagnosticSeverity.Warning}
 
 
@@ -196,10 +198,34 @@ def make_server() -> Server:
     """A server with all features."""
     server = Server()
     _follow_documents(server)
-    _answer_places(server)
-    _answer_documents(server)
-    _answer_changes(server)
+    kinds = types.CodeActionOptions([types.CodeActionKind.QuickFix], resolve_provider=True)
+    for feature, answer, options in (
+        (types.TEXT_DOCUMENT_DEFINITION, _definitions, None),
+        (types.TEXT_DOCUMENT_IMPLEMENTATION, _generated_lines, None),
+        (types.TEXT_DOCUMENT_DECLARATION, _source_lines, None),
+        (types.TEXT_DOCUMENT_HOVER, _hover, None),
+        (types.TEXT_DOCUMENT_CODE_LENS, _lenses, None),
+        (types.TEXT_DOCUMENT_CODE_ACTION, _actions, kinds),
+        (types.CODE_ACTION_RESOLVE, _resolved, None),
+        (types.TEXT_DOCUMENT_PREPARE_RENAME, _prepared, None),
+        (types.TEXT_DOCUMENT_RENAME, _renamed, types.RenameOptions(prepare_provider=True)),
+    ):
+        server.feature(feature, options)(_asked(server, answer))
+
+    @server.command(GENERATED)
+    async def generated(uri: str, name: str = "") -> dict[str, str]:
+        return await server.ask(_generated, server, uri, name)
+
     return server
+
+
+def _asked(server: Server, answer: Callable[[Server, Any], T]) -> Callable[[Any], Awaitable[T]]:
+    """The function by which a client asks for an answer."""
+
+    async def ask(params: Any) -> T:
+        return await server.ask(answer, server, params)
+
+    return ask
 
 
 def serve_editor() -> None:
@@ -270,24 +296,16 @@ def _follow_documents(server: Server) -> None:
             await server.ask(server.look_again, paths)
 
 
-def _answer_places(server: Server) -> None:
-    """Where something comes from, where it goes to, and what it becomes."""
+def _definitions(server: Server, params: types.DefinitionParams) -> list[types.Location]:
+    return _locations(server, params, open_files.definitions, is_modular=True)
 
-    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
-    async def definition(params: types.DefinitionParams) -> list[types.Location]:
-        return await server.ask(_locations, server, params, open_files.definitions, is_modular=True)
 
-    @server.feature(types.TEXT_DOCUMENT_IMPLEMENTATION)
-    async def implementation(params: types.ImplementationParams) -> list[types.Location]:
-        return await server.ask(_locations, server, params, _of_line(open_files.generated_lines), is_modular=True)
+def _generated_lines(server: Server, params: types.ImplementationParams) -> list[types.Location]:
+    return _locations(server, params, _of_line(open_files.generated_lines), is_modular=True)
 
-    @server.feature(types.TEXT_DOCUMENT_DECLARATION)
-    async def declaration(params: types.DeclarationParams) -> list[types.Location]:
-        return await server.ask(_locations, server, params, _of_line(open_files.source_lines), is_modular=False)
 
-    @server.feature(types.TEXT_DOCUMENT_HOVER)
-    async def hover(params: types.HoverParams) -> types.Hover | None:
-        return await server.ask(_hover, server, params)
+def _source_lines(server: Server, params: types.DeclarationParams) -> list[types.Location]:
+    return _locations(server, params, _of_line(open_files.source_lines), is_modular=False)
 
 
 def _of_line(answer: Callable[[str, int, OpenFiles], Any]) -> Callable[..., Any]:
@@ -308,14 +326,10 @@ def _locations(
     line, column = server.values.place(path, params.position)
     try:
         return [server.values.location(one) for one in answer(path, line, column, server.files)]
-    except (Refusal, ConversionError, *UNPARSABLE) as error:
-        _tell(server, str(error))
+    except NO_ANSWER as error:
+        told = types.ShowMessageParams(types.MessageType.Info, str(error))
+        server.loop.call_soon_threadsafe(server.window_show_message, told)
         return []
-
-
-def _tell(server: Server, message: str) -> None:
-    params = types.ShowMessageParams(types.MessageType.Info, message)
-    server.loop.call_soon_threadsafe(server.window_show_message, params)
 
 
 def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
@@ -329,32 +343,22 @@ def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
         if spot is None or not (spot.method or line <= spot.statement.header_line):
             return None
         text = open_files.generated_text(spot, server.files.conversion(path), library)
-    except (Refusal, ConversionError, *UNPARSABLE):
+    except NO_ANSWER:
         return None
     return types.Hover(
         types.MarkupContent(types.MarkupKind.Markdown, f"```python\n{open_files.hover_text(text)}\n```")
     )
 
 
-def _answer_documents(server: Server) -> None:
-    """What stands above classes, and the preview of what is generated."""
-
-    @server.feature(types.TEXT_DOCUMENT_CODE_LENS)
-    async def code_lens(params: types.CodeLensParams) -> list[types.CodeLens]:
-        return await server.ask(_lenses, server, params.text_document.uri)
-
-    @server.command(GENERATED)
-    async def generated(uri: str, name: str = "") -> dict[str, str]:
-        return await server.ask(_generated, server, uri, name)
-
-
-def _lenses(server: Server, uri: str) -> list[types.CodeLens]:
+def _lenses(server: Server, params: types.CodeLensParams) -> list[types.CodeLens]:
+    """What stands above classes."""
+    uri = params.text_document.uri
     path = path_of(uri)
     if not has_modular_name(path):
         return []
     try:
         found = [*open_files.lenses(path, server.files)]
-    except (Refusal, ConversionError, *UNPARSABLE):
+    except NO_ANSWER:
         return []
     return [
         types.CodeLens(
@@ -370,7 +374,7 @@ def _generated(server: Server, uri: str, name: str) -> dict[str, str]:
     path = path_of(uri)
     if not has_modular_name(path):
         raise JsonRpcInvalidParams(f"not a modular file: {uri}")
-    try:
+    with _reason_for_none():
         conversion = server.files.conversion(path)
         if not name:
             if conversion.failed:
@@ -380,51 +384,31 @@ def _generated(server: Server, uri: str, name: str) -> dict[str, str]:
         statement = library.module(path).definitions.get(name)
         if statement is None:
             raise Refusal(f"{os.path.basename(path)} has no `{name}`")
-        return {
-            "name": name,
-            "text": open_files.generated_text(open_files.CodeSpot(statement), conversion, library) + "\n",
-        }
-    except (Refusal, ConversionError, *UNPARSABLE) as error:
-        raise JsonRpcInvalidRequest(str(error)) from None
+        text = open_files.generated_text(open_files.CodeSpot(statement), conversion, library)
+        return {"name": name, "text": f"{text}\n"}
 
 
-def _answer_changes(server: Server) -> None:
-    """Cures of findings, and renames."""
-    kinds = [types.CodeActionKind.QuickFix]
-
-    @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(kinds, resolve_provider=True))
-    async def code_actions(params: types.CodeActionParams) -> list[types.CodeAction]:
-        return await server.ask(_actions, server, params)
-
-    @server.feature(types.CODE_ACTION_RESOLVE)
-    async def resolve(action: types.CodeAction) -> types.CodeAction:
-        return await server.ask(_resolved, server, action)
-
-    @server.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)
-    async def prepare(params: types.PrepareRenameParams) -> types.PrepareRenameResult | None:
-        def answer() -> types.PrepareRenameResult:
-            path = path_of(params.text_document.uri)
-            word, _ = renamable(path, *server.values.place(path, params.position), server.files)
-            return types.PrepareRenameDefaultBehavior(bool(word))
-
-        return await server.ask(_or_reason, answer)
-
-    @server.feature(types.TEXT_DOCUMENT_RENAME, types.RenameOptions(prepare_provider=True))
-    async def renamed(params: types.RenameParams) -> types.WorkspaceEdit:
-        def answer() -> types.WorkspaceEdit:
-            path = path_of(params.text_document.uri)
-            place = server.values.place(path, params.position)
-            return server.values.workspace_edit(rename(path, *place, params.new_name, server.files))
-
-        return await server.ask(_or_reason, answer)
-
-
-def _or_reason(answer: Callable[[], T]) -> T:
-    """An answer, or an error of the protocol that says why there is none."""
+@contextlib.contextmanager
+def _reason_for_none() -> Iterator[None]:
+    """Tell the client why there is no answer, as an error of the protocol."""
     try:
-        return answer()
-    except (Refusal, ConversionError, *UNPARSABLE) as error:
+        yield
+    except NO_ANSWER as error:
         raise JsonRpcInvalidRequest(str(error)) from None
+
+
+def _prepared(server: Server, params: types.PrepareRenameParams) -> types.PrepareRenameResult | None:
+    path = path_of(params.text_document.uri)
+    with _reason_for_none():
+        word, _ = renamable(path, *server.values.place(path, params.position), server.files)
+        return types.PrepareRenameDefaultBehavior(bool(word))
+
+
+def _renamed(server: Server, params: types.RenameParams) -> types.WorkspaceEdit:
+    path = path_of(params.text_document.uri)
+    with _reason_for_none():
+        place = server.values.place(path, params.position)
+        return server.values.workspace_edit(rename(path, *place, params.new_name, server.files))
 
 
 def _key(finding: Finding) -> list[Any]:
