@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from modular_converter.check.compare import comments_of
 from modular_converter.findings import UNPARSABLE
-from modular_converter.model.bindings import FUNCTIONS
+from modular_converter.model.bindings import EMPTY, FUNCTIONS, arguments_of, bindings_of, signature_of
+from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import parse, top_line
 from modular_converter.reporting.diffs import differing_parts, matching_blocks
 
@@ -170,17 +171,16 @@ class _Comparison:
             if not self._are_equal(olds[one], news[other], keys[one] == new_keys[other]):
                 self._nodes(olds[one], news[other], self._noun(owner, field, olds[one]))
         for one in rest:
-            names = _bound(olds[one]) if isinstance(owner, ast.Module) or field == "names" else ()
-            self._add(f"leaves out {self._noun(owner, field, olds[one])}", None, None, olds[one], names=names)
+            noun = self._noun(owner, field, olds[one])
+            self._add(f"leaves out {noun}", None, None, olds[one], names=_bound(olds[one], owner))
         for other in new_rest:
-            names = _bound(news[other]) if isinstance(owner, ast.Module) or field == "names" else ()
             place = None
             number = bisect.bisect(new_home, other)
             if number and hasattr(olds[home[number - 1][0]], "lineno"):
                 line = span_of(olds[home[number - 1][0]]).end
                 place = LineSpan(line, line)
             noun = self._noun(owner, field, news[other])
-            self._add(f"adds {noun}", place, None, None, news[other], names=names)
+            self._add(f"adds {noun}", place, None, None, news[other], _bound(news[other], owner))
 
     def _are_equal(self, old: ast.AST, new: ast.AST, same_key: bool) -> bool:
         if not isinstance(old, DEFINITIONS):
@@ -191,12 +191,14 @@ class _Comparison:
 
     def _parameters(self, old: ast.arguments, new: ast.arguments) -> None:
         """Compare parameters, each with its default."""
-        olds, news = _parameters(old), _parameters(new)
-        self._lists([one for one, _ in olds], [one for one, _ in news], old, "parameters")
-        defaults, new_defaults = ({one.arg: default for one, default in some} for some in (olds, news))
+        self._lists(arguments_of(old), arguments_of(new), old, "parameters")
+        defaults, new_defaults = (signature_of(some).parameters for some in (old, new))
         for name in sorted(defaults.keys() & new_defaults.keys()):
-            if defaults[name] or new_defaults[name]:
-                self._values(defaults[name], new_defaults[name], old, "defaults of parameters")
+            before, after = (
+                None if one is EMPTY else one for one in (defaults[name].default, new_defaults[name].default)
+            )
+            if before or after:
+                self._values(before, after, old, "defaults of parameters")
 
     def _sources(self, old: ast.ImportFrom, new: ast.ImportFrom) -> None:
         before, after = ("." * one.level + (one.module or "") for one in (old, new))
@@ -253,8 +255,8 @@ class _Comparison:
 
 def _docstring(node: ast.AST) -> tuple[Sequence[ast.AST], Sequence[ast.AST]]:
     """The docstring of a module or definition, if it has one, and its other statements."""
-    body: Sequence[ast.AST] = node.body  # type: ignore[attr-defined]
-    has = bool(body) and isinstance(body[0], ast.Expr) and isinstance(_value(body[0]), str)
+    body: Sequence[ast.stmt] = node.body  # type: ignore[attr-defined]
+    has = bool(body) and is_docstring(body[0])
     return body[:has], body[has:]
 
 
@@ -346,24 +348,11 @@ def _kind(node: ast.AST) -> str:
     return str(id(node)) if isinstance(node, IMPORTS) else type(node).__name__
 
 
-def _bound(node: ast.AST) -> tuple[str, ...]:
-    """The names that an import, a definition or an assignment binds."""
+def _bound(node: ast.AST, owner: ast.AST) -> tuple[str, ...]:
+    """The names that a statement of a module, or an entry of an import, binds."""
     if isinstance(node, ast.alias):
         return (node.asname or node.name,)
-    if isinstance(node, IMPORTS):
-        return tuple(one.asname or one.name for one in node.names)
-    if isinstance(node, DEFINITIONS):
-        return (node.name,)
-    targets = node.targets if isinstance(node, ast.Assign) else ()
-    return tuple(one.id for one in targets if isinstance(one, ast.Name))
-
-
-def _parameters(node: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
-    """All parameters in order, each with its default."""
-    plain = [*node.posonlyargs, *node.args]
-    defaults = [None] * (len(plain) - len(node.defaults)) + node.defaults
-    stars = [(one, None) for one in (node.vararg, node.kwarg) if one is not None]
-    return [*zip(plain, defaults), *zip(node.kwonlyargs, node.kw_defaults), *stars]
+    return tuple(sorted(bindings_of(node).binds)) if isinstance(owner, ast.Module) else ()
 
 
 def _plural(node: ast.AST, owners: Sequence[ast.AST]) -> str:

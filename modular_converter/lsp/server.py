@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from modular_converter.findings import UNPARSABLE, ConversionError, Edit, Findin
 from modular_converter.lsp import open_files
 from modular_converter.lsp.open_files import OpenFiles, Refusal, renamable, rename
 from modular_converter.provenance.generated import LineRange
+from modular_converter.reporting.diffs import differing_parts
 from modular_converter.settings.load import load_settings_of
 from modular_converter.version import __version__
 
@@ -105,19 +107,10 @@ class Values:
 
 
 def changed_lines(old: str, new: str) -> list[Edit]:
-    """The edit that makes one text of another: the lines between the first and the last that differ."""
-    before, after = old.split("\n"), new.split("\n")
-    first = len(os.path.commonprefix([before, after]))
-    last = len(os.path.commonprefix([before[first:][::-1], after[first:][::-1]]))
-    if old == new:
-        return []
-    end = len(before) - last
-    text = "\n".join(after[first : len(after) - last])
-    if end < len(before):  # up to the beginning of the next line
-        return [Edit(first + 1, 1, end + 1, 1, text + "\n" if len(after) - last > first else "")]
-    start = (first + 1, 1) if first < len(before) else (first, len(before[first - 1]) + 1)
-    text = text if first < len(before) else "\n" + text
-    return [Edit(*start, len(before), len(before[-1]) + 1, text)]
+    """The edits that make one text of another: the lines that differ."""
+    before, after = (re.split(r"(?<=\n)", text) for text in (old, new))
+    parts = differing_parts(before, after)
+    return [Edit(start + 1, 1, end + 1, 1, "".join(after[first:last])) for start, end, first, last in parts]
 
 
 GENERATED = "modular-converter.generated"

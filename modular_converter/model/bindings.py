@@ -460,7 +460,7 @@ def _function(found: _Found, node: Function) -> None:
     found.assigned.add(node.name)
     found.waiting += (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults))
     around = _type_parameters(found, node)
-    for parameter in _parameters(node.args):
+    for parameter in arguments_of(node.args):
         around.annotation(parameter.annotation)
     around.annotation(node.returns)
     around.inner.append(Bindings(ScopeKind.FUNCTION, node.body, node, later=True))
@@ -558,7 +558,7 @@ def bindings_in(node: Function | ast.ClassDef | ast.Lambda) -> Bindings:
     return Bindings(kind, node.body, node, later=kind is ScopeKind.FUNCTION)
 
 
-def _parameters(arguments: ast.arguments) -> list[ast.arg]:
+def arguments_of(arguments: ast.arguments) -> list[ast.arg]:
     """All parameters in their order, those with stars last."""
     variadic = [parameter for parameter in (arguments.vararg, arguments.kwarg) if parameter is not None]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *variadic]
@@ -566,7 +566,7 @@ def _parameters(arguments: ast.arguments) -> list[ast.arg]:
 
 def parameters_of(function: Function | ast.Lambda) -> KeysView[str]:
     """The names of all parameters in their order, those with stars last."""
-    return dict.fromkeys(parameter.arg for parameter in _parameters(function.args)).keys()
+    return dict.fromkeys(parameter.arg for parameter in arguments_of(function.args)).keys()
 
 
 EMPTY = inspect.Parameter.empty

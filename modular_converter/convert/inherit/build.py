@@ -23,7 +23,7 @@ from modular_converter.convert.inherit.inherited_members import (
 from modular_converter.convert.inherit.override import merge_override
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.source.library import Library, ModelNames, common_suffix
-from modular_converter.convert.source.rename import RenamedModule, Renamer, rename_local
+from modular_converter.convert.source.rename import Renamer, rename_local
 from modular_converter.facts import Surroundings, TwoClasses
 from modular_converter.findings import ClassFinding, ConversionError, Finding, Location, locate
 from modular_converter.model import lexer
@@ -351,25 +351,24 @@ def _merge(
     library: Library,
 ) -> BuiltClass:
     base, dotted, parent_name = found
-    parent = neighbours.neighbours[dotted].definitions[parent_name]
-    siblings = {name: built[name].text for name in statement.bases if name in built}
     definitions = neighbours.neighbours[dotted].definitions
+    parent = definitions[parent_name]
+    siblings = {name: built[name].text for name in statement.bases if name in built}
     renamed = {definitions.renamer.name(alias): name for alias, name in definitions.module.aliases.items()}
     added = AddedDecorators(library.settings.added_decorators, neighbours.target.module.aliases, renamed)
+    classes = _Classes(base, dotted, built, neighbours, library)
     around = Surroundings(
         added,
         neighbours.target.module.names,
         siblings,
         ancestors,
         _in_front(statement, base, siblings, neighbours, library),
-        lambda method, attribute: _is_set_above(neighbours, base, method, attribute, library),
-        lambda name: _bound_in(name, built, definitions),
-        lambda name: _hook_sets_attributes(name, built, definitions),
-        lambda name: library.resolver.makes_otherwise(
-            name, _naming(name, neighbours, dotted) or neighbours.target.module
-        ),
-        lambda name, method: _has_method(name, method, neighbours, dotted, library),
-        lambda name, attribute: _may_reach(name, attribute, built, definitions, neighbours, dotted, library),
+        classes.is_set_above,
+        classes.bound_in,
+        classes.hook_sets_attributes,
+        classes.makes_otherwise,
+        classes.has_method,
+        classes.may_reach,
     )
     try:
         merged = merge_once(statement, parent, base, neighbours.target.names, library.settings, around)
@@ -402,92 +401,84 @@ def _in_front(
     return found
 
 
-def _class_in_file(name: str, built: Mapping[str, BuiltClass], parents: RenamedModule) -> ClassBlock | None:
-    """A class of the generated file: of the modular file, or of the parent's module; None for one from elsewhere."""
-    if name in built:
-        return parse_class(built[name].text)
-    return parse_class(parents[name].text) if name in parents and parents.role(name) is Role.CLASS else None
+@dataclass(frozen=True)
+class _Classes:
+    """The classes around an heir and its parent: in the generated file, and elsewhere. See `Surroundings`."""
 
+    parent: str
+    """As the heir writes it."""
+    dotted: str
+    """The parent's module."""
+    built: Mapping[str, BuiltClass]
+    neighbours: Neighbourhood
+    library: Library
 
-def _bound_in(
-    name: str, built: Mapping[str, BuiltClass], parents: RenamedModule, below: frozenset[str] = frozenset()
-) -> frozenset[str] | None:
-    """The names that a class of the generated file and its ancestors there bind; None for a class from elsewhere."""
-    block = _class_in_file(name, built, parents)
-    if name in below or block is None:
-        return None
-    inherited = (_bound_in(base, built, parents, below | {name}) for base in block.bases)
-    return block.binds.union(*filter(None, inherited))
+    def _in_file(self, name: str) -> ClassBlock | None:
+        """A class of the generated file: of the modular file, or of the parent's module; None for one from elsewhere."""
+        definitions = self.neighbours.neighbours[self.dotted].definitions
+        if name in self.built:
+            return parse_class(self.built[name].text)
+        is_theirs = name in definitions and definitions.role(name) is Role.CLASS
+        return parse_class(definitions[name].text) if is_theirs else None
 
+    def _naming(self, base: str) -> Module | None:
+        """The module that names a base from elsewhere: the modular file, or the parent's."""
+        modules = (self.neighbours.target.module, self.neighbours.neighbours[self.dotted].neighbour.module)
+        return next((one for one in modules if base.partition(".")[0] in one.names), None)
 
-def _hook_sets_attributes(name: str, built: Mapping[str, BuiltClass], parents: RenamedModule) -> bool:
-    """See `Surroundings`."""
-    block = _class_in_file(name, built, parents)
-    if block is None:
+    def bound_in(self, name: str, below: frozenset[str] = frozenset()) -> frozenset[str] | None:
+        """The names that a class of the generated file and its ancestors there bind; None for a class from elsewhere."""
+        block = self._in_file(name)
+        if name in below or block is None:
+            return None
+        inherited = (self.bound_in(base, below | {name}) for base in block.bases)
+        return block.binds.union(*filter(None, inherited))
+
+    def hook_sets_attributes(self, name: str) -> bool:
+        """Whether the `__init_subclass__` of a class of the generated file does nothing else."""
+        block = self._in_file(name)
+        if block is None:
+            return False
+        hooks = [one.function for one in block.members if one.is_function and INIT_SUBCLASS in one.binds]
+        statements = [one for hook in hooks for one in hook.body if not is_super_statement(one, INIT_SUBCLASS)]
+        effects = bindings_of(*statements).effects
+        if effects.changes or not all(isinstance(one, ast.Assign) for one in statements):
+            return False
+        is_hooked = bool(hooks) or any(self.hook_sets_attributes(base) for base in block.bases if base != name)
+        return is_hooked and all("." in path for path in effects.binds)
+
+    def makes_otherwise(self, metaclass: str) -> bool:
+        """Whether a metaclass may do something where a class is made."""
+        module = self._naming(metaclass) or self.neighbours.target.module
+        return self.library.resolver.makes_otherwise(metaclass, module)
+
+    def may_reach(self, base: str, attribute: str, below: frozenset[str] = frozenset()) -> bool:
+        """Whether a base, or an ancestor of it, is a class from elsewhere that binds a name or cannot be read."""
+        base = base.partition("[")[0]
+        if base in below:
+            return False
+        if (block := self._in_file(base)) is not None:
+            return any(self.may_reach(one, attribute, below | {base}) for one in block.bases)
+        module = self._naming(base) or self.neighbours.target.module
+        return base != "object" and self.library.resolver.may_bind(base, module, attribute)
+
+    def has_method(self, base: str, method: str) -> bool:
+        """Whether a base from elsewhere, or one of its ancestors, has a method, as far as they can be read."""
+        module = self._naming(base)
+        above = self.library.resolver.lineage(base, module, f"def {method}(") if module is not None else ()
+        return any(one is not None and method in names_in_class(one.text) for one in above)
+
+    def is_set_above(self, method: str, attribute: str) -> bool:
+        """Whether a method of the ancestors of the parent, as far as these can be read, sets an attribute, renamed or not."""
+        taken = self.neighbours.resolution.taken[self.parent]
+        renamed = self.neighbours.neighbours[taken.neighbour]
+        module, rename = renamed.neighbour.module, renamed.definitions.renamer.name
+        uses = module.definitions[taken.name].uses
+        for name in sorted({attribute, *(name for name in uses if rename(name) == attribute)}):
+            above = itertools.islice(self.library.resolver.lineage(taken.name, module, f".{name}"), 1, None)
+            if any(one is not None and sets_attribute(one, method, name) for one in above):
+                return True
         return False
-    hooks = [one.function for one in block.members if one.is_function and INIT_SUBCLASS in one.binds]
-    statements = [one for hook in hooks for one in hook.body if not is_super_statement(one, INIT_SUBCLASS)]
-    effects = bindings_of(*statements).effects
-    if effects.changes or not all(isinstance(one, ast.Assign) for one in statements):
-        return False
-    above = (base for base in block.bases if base != name)
-    is_hooked = bool(hooks) or any(_hook_sets_attributes(base, built, parents) for base in above)
-    return is_hooked and all("." in path for path in effects.binds)
-
-
-def _may_reach(
-    base: str,
-    attribute: str,
-    built: Mapping[str, BuiltClass],
-    parents: RenamedModule,
-    neighbours: Neighbourhood,
-    dotted: str,
-    library: Library,
-    below: frozenset[str] = frozenset(),
-) -> bool:
-    """See `Surroundings`."""
-    base = base.partition("[")[0]
-    if base in below:
-        return False
-    if (block := _class_in_file(base, built, parents)) is not None:
-        within = (built, parents, neighbours, dotted, library, below | {base})
-        return any(_may_reach(one, attribute, *within) for one in block.bases)
-    module = _naming(base, neighbours, dotted) or neighbours.target.module
-    return base != "object" and library.resolver.may_bind(base, module, attribute)
-
-
-def _naming(base: str, neighbours: Neighbourhood, dotted: str) -> Module | None:
-    """The module that names a base from elsewhere: that of the modular file, or the parent's."""
-    modules = (neighbours.target.module, neighbours.neighbours[dotted].neighbour.module)
-    return next((one for one in modules if base.partition(".")[0] in one.names), None)
-
-
-def _has_method(base: str, method: str, neighbours: Neighbourhood, dotted: str, library: Library) -> bool:
-    """Whether a base from elsewhere, or one of its ancestors, has a method, as far as they can be read."""
-    module = _naming(base, neighbours, dotted)
-    above = library.resolver.lineage(base, module, f"def {method}(") if module is not None else ()
-    return any(one is not None and method in names_in_class(one.text) for one in above)
-
-
-def _is_set_above(neighbours: Neighbourhood, base: str, method: str, attribute: str, library: Library) -> bool:
-    """Whether a method of the ancestors of a parent, as far as these can be read, sets an attribute, renamed or not."""
-    taken = neighbours.resolution.taken[base]
-    renamed = neighbours.neighbours[taken.neighbour]
-    names = {
-        attribute,
-        *(
-            name
-            for name in renamed.neighbour.module.definitions[taken.name].uses
-            if renamed.definitions.renamer.name(name) == attribute
-        ),
-    }
-    return any(
-        one is not None and sets_attribute(one, method, name)
-        for name in sorted(names)
-        for one in itertools.islice(
-            library.resolver.lineage(taken.name, renamed.neighbour.module, f".{name}"), 1, None
-        )
-    )
 
 
 def sets_attribute(statement: Statement, method: str, attribute: str) -> bool:
