@@ -37,7 +37,6 @@ class _Parsed:
 
     @cached_property
     def members(self) -> Members:
-        """The members in `text`."""
         return Members(class_node(self.text))
 
     def defines(self, method: str) -> bool:
@@ -281,7 +280,6 @@ class TwoClasses:
 
     @property
     def name(self) -> str:
-        """The name of both."""
         return self.child.node.name
 
     @cached_property

@@ -144,7 +144,6 @@ class Finding:
 
     @property
     def code(self) -> str:
-        """The code of the rule."""
         return self.rule.code
 
     @property

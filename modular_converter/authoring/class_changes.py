@@ -49,12 +49,10 @@ class MethodText:
 
     @cached_property
     def keys(self) -> list[str]:
-        """The keys of the statements."""
         return [_key(line.whole) for line in self.body.lines]
 
     @cached_property
     def returns(self) -> bool:
-        """Whether it has a `return`."""
         return any(isinstance(node, ast.Return) for node in own_nodes(self.function))
 
 

@@ -85,7 +85,6 @@ class FlatModel:
 
     @property
     def folder(self) -> str:
-        """The folder of the model."""
         return os.path.dirname(self.modular)
 
     @property
@@ -127,7 +126,6 @@ class FlatModel:
 
     @property
     def lines(self) -> int:
-        """The lines of all files."""
         return sum(file.text.count("\n") for file in self.files)
 
     def as_modular(self, text: str) -> ModularFile:

@@ -54,7 +54,6 @@ class Abstraction:
     """Replaces the names of a model in its texts, so that definitions of different models can be compared."""
 
     def __init__(self, module: Module, model: str, names: ModelNames) -> None:
-        """The abstraction for one module of a model."""
         classes = {name for name, one in module.definitions.items() if one.role is Role.CLASS}
         classes |= {name.bound for name in module.imported.values() if re.match(r"\.\w", name.module)}
         self._renamer = Renamer.between_models(names.with_written(model, module.classes), model, PLACEHOLDER)
@@ -195,7 +194,6 @@ class DefinitionFacts(NamedTuple):
 
 
 def facts_of(name: str, module: Module, abstraction: Abstraction) -> DefinitionFacts:
-    """The facts of a definition of a module."""
     statement = module.definitions[name]
     abstract = abstraction.abstract(statement.text)
     forms = forms_of_parts(statement.text, abstract) if statement.role is Role.CLASS else []

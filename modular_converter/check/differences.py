@@ -71,7 +71,6 @@ def find_groups(stale: Sequence[StaleFile], causes: Mapping[str, Cause], setting
 
 
 def _by_kind(found: Mapping[str, Sequence[FileChange]]) -> dict[str, list[str]]:
-    """The files of each kind of change."""
     kinds: dict[str, list[str]] = {}
     for path, some in found.items():
         for kind in {one.kind for one in some}:
@@ -154,7 +153,6 @@ def _diagnose(
     shared: Sequence[str],
     settings: Settings,
 ) -> Finding:
-    """The finding about a group."""
     places = []
     for one in members:
         change = next(change for change in found[one.path] if change.kind == kind)
@@ -206,7 +204,6 @@ def describe(
 def _describe(
     stale: StaleFile, causes: Mapping[str, Cause], groups: Sequence[AlikeFiles], wrong: Finding | None
 ) -> Difference:
-    """The findings about one stale file."""
     shared = [one for one in groups if stale.path in one.members]
     kinds = {one.kind for one in shared}
     own = [change for change in (shared[0].changes[stale.path] if shared else ()) if change.kind not in kinds]

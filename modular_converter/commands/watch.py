@@ -318,7 +318,6 @@ def identities(folders: Sequence[str]) -> list[Stamp]:
 
 
 def stamps(paths: Iterable[str]) -> dict[str, Stamp]:
-    """The stamp of each file."""
     return {path: stamp_of(path) for path in paths}
 
 

@@ -87,7 +87,6 @@ class Model:
 
     @property
     def generated_lines(self) -> int:
-        """Lines of all its generated files."""
         return sum(file.lines for file in self.generated)
 
     @property

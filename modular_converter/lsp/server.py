@@ -43,7 +43,6 @@ def path_of(uri: str) -> str:
 
 
 def uri_of(path: str) -> str:
-    """The URI of a file."""
     return from_fs_path(path) or ""
 
 
@@ -95,7 +94,6 @@ class Values:
         )
 
     def edits(self, path: str, edits: Iterable[Edit]) -> list[types.TextEdit]:
-        """Edits of a file."""
         return [
             types.TextEdit(self.range(Location(path, one.line, one.column, one.end_line, one.end_column)), one.text)
             for one in edits

@@ -161,7 +161,6 @@ def without_ignored(line: str) -> str:
 
 
 def mark_lines(lines: list[str], beginning: str) -> Iterator[int]:
-    """The positions of the lines that are marks."""
     pattern = re.compile(rf"[ \t]*#[ \t]*{re.escape(beginning)} ")
     return (number for number, line in enumerate(lines) if pattern.match(line))
 

@@ -295,7 +295,6 @@ class _Found:
         self.waiting: list[ast.AST] = []
 
     def read_all(self, nodes: Iterable[ast.AST]) -> None:
-        """Read some nodes and those below them."""
         waiting = self.waiting
         waiting += nodes
         while waiting:
@@ -307,7 +306,6 @@ class _Found:
                 waiting += children(node)
 
     def annotation(self, node: ast.expr | None) -> None:
-        """Read an annotation."""
         if isinstance(node, ast.Name):
             self.annotated[node.id] = node
         elif node is not None and not isinstance(node, ast.Constant):
@@ -616,7 +614,6 @@ def own_nodes(function: Function | ast.ClassDef) -> list[ast.AST]:
 
 
 def is_generator(function: Function) -> bool:
-    """Whether a function yields."""
     return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(function))
 
 

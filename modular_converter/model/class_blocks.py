@@ -77,12 +77,10 @@ class Member:
 
     @property
     def is_function(self) -> bool:
-        """Whether it is a method."""
         return isinstance(self.node, FUNCTIONS)
 
     @property
     def function(self) -> Function:
-        """The method that it is."""
         assert isinstance(self.node, FUNCTIONS)
         return self.node
 
@@ -99,7 +97,6 @@ class Member:
 
     @cached_property
     def bindings(self) -> Bindings:
-        """What it does with names."""
         return bindings_of(self.node)
 
     @property
@@ -109,7 +106,6 @@ class Member:
 
     @property
     def binds(self) -> frozenset[str]:
-        """All names that it binds."""
         return frozenset((self.function.name,)) if self.is_function else self.bindings.local
 
     @property
@@ -135,7 +131,6 @@ class Member:
 
     @property
     def text_span(self) -> ClassSpan:
-        """Its own lines."""
         return taken(self.text, self.is_own, self.line)
 
     @property
@@ -220,7 +215,6 @@ class ClassBlock:
 
     @property
     def bases(self) -> list[str]:
-        """Its bases as text."""
         return [written(base) for base in self.node.bases]
 
     @cached_property
@@ -400,7 +394,6 @@ class Method:
 
     @cached_property
     def bindings(self) -> Bindings:
-        """What it does with names."""
         return bindings_in(self.node)
 
     @property
@@ -493,7 +486,6 @@ class Members:
 
     @cached_property
     def bindings(self) -> Bindings:
-        """What its body does with names."""
         return bindings_in(self.node)
 
     @property

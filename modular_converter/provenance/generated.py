@@ -191,7 +191,6 @@ class _ConversionTracer:
         return self.finished.target.module
 
     def file(self, file: GeneratedFile, text: str) -> list[LineSource]:
-        """The lines of one generated file."""
         lines = text.split("\n")[: text.count("\n")]
         found = [LineSource()] * len(lines)
         formatted = index_module(text, file.name)

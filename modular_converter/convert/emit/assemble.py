@@ -92,7 +92,6 @@ class _Assembler:
         }
 
     def text(self, file: GeneratedFile) -> str:
-        """The text of one file."""
         definitions = file.ordered
         getattr_text = self._module_getattr(file.kind)
         body = "".join(one.lead + one.text.rstrip("\n") + "\n" for one in definitions) + getattr_text

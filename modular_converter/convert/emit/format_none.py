@@ -14,5 +14,4 @@ def run(files: Mapping[str, str], settings: Settings) -> Formatted:
 
 
 def version() -> str:
-    """No version."""
     return ""

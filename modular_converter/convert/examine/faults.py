@@ -19,15 +19,25 @@ from typing import NamedTuple
 from modular_converter.convert.inherit.resolve import neighbour_module
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE, Location, Origin, Rule, locate_word
-from modular_converter.model.bindings import EVERYTHING, bindings_of
+from modular_converter.model.bindings import EVERYTHING, FUNCTIONS, bindings_of
 from modular_converter.model.index import imported_names
 from modular_converter.model.module import is_postponed
-from modular_converter.model.nodes import dotted, is_type_checking, parse, running_parts, targets_of, top_line, walk
+from modular_converter.model.nodes import (
+    children,
+    dotted,
+    is_type_checking,
+    parse,
+    running_parts,
+    targets_of,
+    top_line,
+    walk,
+    walk_until,
+)
 from modular_converter.rules import base_classes, tool_errors
 from modular_converter.settings.values import is_modular, modular_name, module_name, parts_below_models
 
 
-_NAMED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_NAMED = (ast.ClassDef, *FUNCTIONS)
 
 
 @functools.lru_cache(maxsize=4)
@@ -183,23 +193,6 @@ class Fault(NamedTuple):
     """For a name that a sibling lacks: the module that lacks the name, `.configuration_emu`."""
 
 
-_BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
-
-
-def statements_in(node: ast.AST) -> list[ast.AST]:
-    """The statements directly within one, in order, with the handlers and cases that hold further ones."""
-    return [part for block in _BLOCKS for part in getattr(node, block, ())]
-
-
-def all_statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """All statements of a module, those of inner blocks too, in no order."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(statements_in(node))
-
-
 def find_faults(
     text: str, is_neighbour: Callable[[str], bool], names_of: Callable[[str], frozenset[str] | None]
 ) -> Iterator[Fault]:
@@ -263,8 +256,8 @@ def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:
             waiting.extend(node.orelse)
         elif isinstance(node, ast.Try):
             waiting.extend([*node.handlers, *node.orelse, *node.finalbody])
-        else:
-            waiting.extend(statements_in(node))
+        elif not isinstance(node, ast.expr):
+            waiting.extend(children(node))
 
 
 MOST_BASES = 200
@@ -280,7 +273,7 @@ def base_faults(tree: ast.Module, text: str, is_neighbour: Callable[[str], bool]
     dotted names, leading dots included.
     """
     modules = dict(_imported_names(tree))
-    classes = list(_classes(tree))
+    classes = _classes(tree)
     roots = {_base_name(base).partition(".")[0] for node in classes for base in node.bases}
     made_from = _made_from(tree, modules, roots - modules.keys(), has_walrus=":=" in text)
     known: dict[str, type] = {}  # a class may be defined twice; its bases are those that exist by then
@@ -321,15 +314,10 @@ def _base_name(node: ast.expr) -> str:
     return dotted(node)
 
 
-def _classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
-    """The classes that are created when the module is imported, in order, those under `if` and `try` included."""
-    waiting: list[ast.AST] = list(reversed(tree.body))
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.ClassDef):
-            yield node
-        elif isinstance(node, (ast.If, ast.Try, ast.With, ast.ExceptHandler)):
-            waiting.extend(reversed(statements_in(node)))
+def _classes(tree: ast.Module) -> list[ast.ClassDef]:
+    """The classes that are created when the module is imported, in order, those in blocks included."""
+    found = walk_until((ast.expr, ast.ClassDef, *FUNCTIONS), tree)
+    return sorted((one for one in found if isinstance(one, ast.ClassDef)), key=lambda one: one.lineno)
 
 
 def _modules_in(imported: str, rest: str) -> Iterator[str]:
@@ -348,7 +336,7 @@ def _made_from(
     Assignments to none of the `wanted` are left out: to look at each takes a fifth of a conversion.
     """
     found: dict[str, list[str]] = {}
-    for node in all_statements(tree):
+    for node in walk_until((ast.expr,), tree):
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
             continue
         parts = walk(node) if has_walrus else walk(*targets_of(node))
@@ -361,8 +349,8 @@ def _made_from(
 
 def _imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """`(name, object)` of each import anywhere in the file; for an imported class the object is its module."""
-    statements = (node for node in all_statements(tree) if isinstance(node, (ast.Import, ast.ImportFrom)))
-    for one in (name for node in statements for name in imported_names(node)):
+    found = (node for node in walk_until((ast.expr,), tree) if isinstance(node, (ast.Import, ast.ImportFrom)))
+    for one in (name for node in found for name in imported_names(node)):
         yield one.bound, one.dotted if not one.name or one.name.islower() else one.module
 
 

@@ -45,7 +45,6 @@ class FinishedConversion:
 
     @property
     def target(self) -> ModularFile:
-        """The modular file."""
         return self.neighbours.target
 
     @property
@@ -55,7 +54,6 @@ class FinishedConversion:
 
     @property
     def files(self) -> Sequence[GeneratedFile]:
-        """The generated files."""
         return self.collection.files
 
     @cached_property
@@ -75,7 +73,6 @@ class FinishedConversion:
 
     @cached_property
     def heirs(self) -> Mapping[str, HeirOfNeighbour]:
-        """The heirs by name."""
         found: dict[str, HeirOfNeighbour] = {}
         for name, statement in self.neighbours.classes.items():
             if taken := self.neighbours.parent_of(statement):

@@ -63,7 +63,6 @@ def builtin(name: str) -> Meaning | None:
 
 
 def imported(name: ImportedName | None) -> Meaning | None:
-    """The meaning of an imported name."""
     if name is None:
         return None
     return Meaning("", None, name.dotted, name.module if name.name or name.asname else name.bound)

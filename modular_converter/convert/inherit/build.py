@@ -69,7 +69,6 @@ class Merged:
 
     @cached_property
     def text(self) -> str:
-        """Its text."""
         return "".join(span.text for span in self.plan)
 
     @cached_property
@@ -313,7 +312,6 @@ class BuiltClass:
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.statement.name
 
 

@@ -433,7 +433,6 @@ class Neighbourhood:
 
     @property
     def target(self) -> ModularFile:
-        """The modular file."""
         return self.resolution.target
 
     @cached_property

@@ -142,6 +142,5 @@ def _merge_decorators(child: cst.FunctionDef, parent: cst.FunctionDef, kept: Seq
 
 
 def _names(method: cst.FunctionDef) -> frozenset[str]:
-    """The names of all parameters."""
     variadic = [one for one in (method.params.star_arg, method.params.star_kwarg) if isinstance(one, cst.Param)]
     return frozenset(map(_name, [*_named(method.params), *variadic]))
