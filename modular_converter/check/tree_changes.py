@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from modular_converter.check.compare import comments_of
 from modular_converter.findings import UNPARSABLE
-from modular_converter.model.bindings import EMPTY, FUNCTIONS, arguments_of, bindings_of, signature_of
+from modular_converter.model.bindings import EMPTY, FUNCTIONS, parameter_nodes, bindings_of, signature_of
 from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import parse, top_line
 from modular_converter.reporting.diffs import differing_parts, matching_blocks
@@ -191,7 +191,7 @@ class _Comparison:
 
     def _parameters(self, old: ast.arguments, new: ast.arguments) -> None:
         """Compare parameters, each with its default."""
-        self._lists(arguments_of(old), arguments_of(new), old, "parameters")
+        self._lists(parameter_nodes(old), parameter_nodes(new), old, "parameters")
         defaults, new_defaults = (signature_of(some).parameters for some in (old, new))
         for name in sorted(defaults.keys() & new_defaults.keys()):
             before, after = (

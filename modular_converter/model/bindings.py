@@ -458,7 +458,7 @@ def _function(found: _Found, node: Function) -> None:
     found.assigned.add(node.name)
     found.waiting += (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults))
     around = _type_parameters(found, node)
-    for parameter in arguments_of(node.args):
+    for parameter in parameter_nodes(node.args):
         around.annotation(parameter.annotation)
     around.annotation(node.returns)
     around.inner.append(Bindings(ScopeKind.FUNCTION, node.body, node, later=True))
@@ -556,7 +556,7 @@ def bindings_in(node: Function | ast.ClassDef | ast.Lambda) -> Bindings:
     return Bindings(kind, node.body, node, later=kind is ScopeKind.FUNCTION)
 
 
-def arguments_of(arguments: ast.arguments) -> list[ast.arg]:
+def parameter_nodes(arguments: ast.arguments) -> list[ast.arg]:
     """All parameters in their order, those with stars last."""
     variadic = [parameter for parameter in (arguments.vararg, arguments.kwarg) if parameter is not None]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *variadic]
@@ -564,7 +564,7 @@ def arguments_of(arguments: ast.arguments) -> list[ast.arg]:
 
 def parameters_of(function: Function | ast.Lambda) -> KeysView[str]:
     """The names of all parameters in their order, those with stars last."""
-    return dict.fromkeys(parameter.arg for parameter in arguments_of(function.args)).keys()
+    return dict.fromkeys(parameter.arg for parameter in parameter_nodes(function.args)).keys()
 
 
 EMPTY = inspect.Parameter.empty
