@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from modular_converter.check.compare import comments_of
 from modular_converter.findings import UNPARSABLE
-from modular_converter.model.bindings import EMPTY, FUNCTIONS, parameter_nodes, bindings_of, signature_of
+from modular_converter.model.bindings import EMPTY, FUNCTIONS, bindings_of, parameter_nodes, signature_of
 from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import parse, top_line
 from modular_converter.reporting.diffs import differing_parts, matching_blocks
