@@ -88,7 +88,7 @@ def survey(project: str, settings: Settings) -> Survey | None:
         project: absolute.
         settings: those of the profile, for reading.
     """
-    folders = [*_folders_of_models(project)]
+    folders = [*_folders_of_models(project, settings)]
     library = Library(settings)
     for root, models in sorted(folders, key=lambda one: (-len(one[1]), len(one[0]))):
         files = [file for model in models[:MOST_MODELS] for file in _files(root, model, library)]
@@ -127,12 +127,12 @@ def survey_of(root: str, models: Sequence[str], files: Sequence[SurveyedFile], p
     )
 
 
-def _folders_of_models(project: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _folders_of_models(project: str, settings: Settings) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each folder that holds folders of models, with their names, sorted."""
     found: dict[str, list[str]] = defaultdict(list)
     for folder, names in folders_of_sources(project):
         parent, model = os.path.split(folder)
-        if any(_kind(name, model) for name in names):
+        if model not in settings.no_models and any(_kind(name, model) for name in names):
             found[parent].append(model)
     yield from ((folder, tuple(models)) for folder, models in found.items())
 

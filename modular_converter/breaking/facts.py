@@ -35,6 +35,7 @@ from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import UNPARSABLE, ConversionError
 from modular_converter.model.bindings import EMPTY, Function, signature_of
 from modular_converter.model.class_blocks import Method
+from modular_converter.model.module import Module
 from modular_converter.model.nodes import decorators_of, dotted, parse, walk
 from modular_converter.settings.values import split_stem
 
@@ -199,6 +200,12 @@ class ModelTree:
         settings = self.library.settings
         return [one for one in self.names.get(model, ()) if split_stem(one.removesuffix(".py"), settings)]
 
+    def exported(self, model: str) -> frozenset[str]:
+        """The names that the files of a model export."""
+        paths = (os.path.join(self.models, model, name) for name in self.told_of(model))
+        modules = (self.library.module_if_readable(path) for path in paths)
+        return frozenset(name for one in modules if one is not None for name in _exported(one))
+
     def hash(self, name: str) -> str:
         """The hash of a file by its name below the folder of the package; "" for one that is missing or unreadable."""
         if name not in self._hashes:
@@ -230,6 +237,11 @@ class ModelTree:
                 yield kind, renaming_of(kind, tables, path)
 
 
+def _exported(module: Module) -> tuple[str, ...]:
+    is_listed = "__all__" in module.definitions
+    return module.exported if is_listed else tuple(one for one in module.classes if not one.startswith("_"))
+
+
 class _Reader:
     def __init__(self, run: Interpreter) -> None:
         self._run = run
@@ -239,12 +251,7 @@ class _Reader:
 
     def file(self, path: str) -> FileFacts:
         module = self._run.names.library.module(path)
-        listed = module.definitions.get("__all__")
-        exported = (
-            module.exported
-            if listed is not None
-            else tuple(name for name in module.classes if not name.startswith("_"))
-        )
+        listed, exported = module.definitions.get("__all__"), _exported(module)
         found = {}
         handed_on = module.imported if listed is None else ()  # classes that have been moved, say
         for name in dict.fromkeys((*exported, *handed_on)):
@@ -252,7 +259,7 @@ class _Reader:
             if cls is not None:
                 with budget():
                     found[name] = self._class(cls)
-        return FileFacts(path, tuple(exported), listed.line if listed is not None else 1, found)
+        return FileFacts(path, exported, listed.line if listed is not None else 1, found)
 
     def _class(self, cls: ClassValue) -> PublicClass:
         ancestors = self._run.names.ancestors(cls)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from modular_converter.breaking.compare import changes_of_model
+from modular_converter.breaking.compare import ModelChange, changes_of_model
 from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.kept import (
     KeptAnswer,
@@ -22,6 +22,7 @@ from modular_converter.breaking.kept import (
 from modular_converter.breaking.newer import Edits, edits_of, newer_tree
 from modular_converter.breaking.older import older_tree, state_of_folder, state_of_older
 from modular_converter.breaking.report import CauseGroup, findings_of, groups
+from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.answers import KeptAnswers, KeptIndexes
 from modular_converter.check.cache.key import key_of, remembered_versions
 from modular_converter.convert.batch import Progress, in_processes
@@ -131,7 +132,8 @@ class _Run:
         causes = groups([change for model in shared for change in known[model].changes], new.library, self._answers)
         self._answers.store()
         self._indexes.store(one.indexes for one in made.values())
-        return WholeAnswer(causes, frozenset(new.names), len(shared)), failures
+        counted = len({*shared}.difference(self._selection.settings.no_models))
+        return WholeAnswer(causes, frozenset(new.names), counted), failures
 
     def _newer(self, edits: Edits) -> tuple[ModelTree, list[Finding]]:
         selection, cache = self._selection, self._options.cache
@@ -139,7 +141,8 @@ class _Run:
 
     def _compared(self, models: Sequence[str], new: ModelTree) -> tuple[dict[str, KnownModel], dict[str, KnownModel]]:
         """The models whose files are as in the last run, which are remembered, and the others, which are compared."""
-        known = {model: one for model in models if (one := self._kept.known(model, self._old, new)) is not None}
+        there = (model for model in models if not _is_gone(model, self._old, new))
+        known = {model: one for model in there if (one := self._kept.known(model, self._old, new)) is not None}
         todo = [model for model in models if model not in known]
         trees, workers = (self._old, new, self._facts), self._selection.settings.workers
         return known, dict(zip(todo, in_processes(_of_models, trees, todo, workers, lambda done: None)))
@@ -160,17 +163,35 @@ def _of_models(
 
 
 def _of_model(model: str, old: ModelTree, new: ModelTree, kept: KeptFacts) -> KnownModel:
-    facts = new.facts(model)
+    moved = _moved_to(model, old, new) if _is_gone(model, old, new) else ""
+    facts = new.facts(moved or model)
+    place = CodePlace(facts.init, 1)
+    changes = [ModelChange("export-removed", model, place, f"moves to `{moved}`", moved)] if moved else []
     own = {os.path.join(new.models, model, name) for tree in (old, new) for name in tree.told_of(model)}
     reads = _named(own.union(facts.reads), new)  # also those that only one tree has
     if are_read(reads, old):
         return KnownModel((), reads, reads)
     if (known := kept.find(model, old)) is not None:
         record, before = known
-        return KnownModel(tuple(changes_of_model(model, before, facts)), reads, record.reads)
+        return KnownModel((*changes, *changes_of_model(model, before, facts)), reads, record.reads)
     before = old.facts(model)
-    changes = tuple(changes_of_model(model, before, facts))
-    return KnownModel(changes, reads, _named(before.reads, old), facts=facts_text(before, old))
+    changes += changes_of_model(model, before, facts)
+    return KnownModel(tuple(changes), reads, _named(before.reads, old), facts=facts_text(before, old))
+
+
+def _is_gone(model: str, old: ModelTree, new: ModelTree) -> bool:
+    """Whether a model has no files any more. Where it is now depends on all models, so that nothing of it is remembered."""
+    return bool(old.told_of(model)) and not new.told_of(model)
+
+
+def _moved_to(model: str, old: ModelTree, new: ModelTree) -> str:
+    """The new model that exports most names of one that is gone, and at least half of them; "" for none."""
+    names = old.exported(model)
+    come = sorted(one for one in new.names if not old.told_of(one))
+    shared, found = max(
+        ((len(names & new.exported(one)), one) for one in come), key=lambda one: one[0], default=(0, "")
+    )
+    return found if shared * 2 >= len(names) > 0 else ""
 
 
 def _named(paths: Iterable[str], tree: ModelTree) -> dict[str, str]:

@@ -67,14 +67,11 @@ def run(
         checked = check(CheckOptions(arguments, *tree, workers=others["workers"], cache=cache))
         shown = functools.partial(shown_posix, folder=os.getcwd())
         text = comment(checked.differences, result.groups, shown)
-        if markdown == "-":
-            click.echo(text, nl=False)
-        else:
-            try:
-                write_result(markdown, text.encode("utf-8", "backslashreplace").decode())
-            except ConversionError as error:
-                report(error.findings, output_format)
-                return exit_code(error.findings)
+        try:
+            write_result(markdown, text.encode("utf-8", "backslashreplace").decode())
+        except ConversionError as error:
+            report(error.findings, output_format)
+            return exit_code(error.findings)
     if not quiet:
         _summarize(result, against, time.perf_counter() - started)
     return exit_code(result.findings, incomplete=result.incomplete)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 
 import click
@@ -41,11 +40,7 @@ def run(
     if graph is not None:
         suffix = os.path.splitext(output or "")[1].lower()
         text = render(output_format or _FORMATS.get(suffix, "text"), graph, sort=sort)
-        if output in (None, "-"):
-            sys.stdout.buffer.write(text.encode("utf-8"))
-            sys.stdout.buffer.flush()
-        else:
-            findings += _write(output, text)
+        findings += _write(output or "-", text)
     report(findings)
     return exit_code(findings)
 

@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -28,6 +29,8 @@ LEFTOVER = re.compile(r"^\..+\.(\d+)\.modular-tmp$")
 STALE_SECONDS = 3600.0
 """A temporary file lives for milliseconds. One this old is a leftover, whatever process has its number now."""
 _NUMBERS = itertools.count()
+STDOUT = 1
+"""The descriptor of the standard output."""
 """A number for each temporary file of this process, since two of its threads may write the same file."""
 
 
@@ -57,12 +60,24 @@ def write_atomically(path: str | os.PathLike[str], text: str, root: str | os.Pat
 
 
 def write_result(path: str, text: str) -> None:
-    """Write what a command found to the file, device or pipe that the user named. Raises `ConversionError` (MC113)."""
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):  # a device or a pipe
+    """Write what a command found to the file, device or pipe that the user named; `-`, or a name such as `/dev/stdout` of what
+    the standard output goes to, is the standard output. Raises `ConversionError` (MC113).
+    """
+    if path == "-" or _is_stdout(path):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8"))
+        sys.stdout.buffer.flush()
+    elif os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):  # a device or a pipe
         with open(path, "wb") as file:
             file.write(text.encode("utf-8"))
     else:
         write_atomically(path, text, os.path.dirname(os.path.abspath(path)))
+
+
+def _is_stdout(path: str) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.stat(path), os.fstat(STDOUT))
+    return False
 
 
 def resolve_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> str:

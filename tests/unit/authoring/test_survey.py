@@ -56,6 +56,12 @@ def test_a_package_without_init_is_the_topmost_folder(tmp_path: Path, folder: st
     assert found is not None and found.package == package
 
 
+def test_a_folder_that_holds_no_model_by_the_settings_is_not_counted(tmp_path: Path) -> None:
+    names = {"ox": "Ox", "auto": "Auto"}
+    found = tree(tmp_path, {f"acme/nets/{one}/net_{one}.py": MODEL.format(one, cased) for one, cased in names.items()})
+    assert found is not None and found.models == ("ox",)
+
+
 @pytest.mark.parametrize("name", ["losses/poly_losses.py", "ox/ox.py", "ox/modular_ox.py", "ox/test_net_ox.py"])
 def test_a_folder_whose_classes_have_other_names_is_no_model(tmp_path: Path, name: str) -> None:
     assert tree(tmp_path, {name: "class Poly:\n    pass\n"}) is None

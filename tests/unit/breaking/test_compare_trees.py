@@ -204,6 +204,33 @@ def test_a_model_that_is_gone_is_told(is_folder: bool, published: Path, zoo: Pat
     assert all(str(one["path"]).endswith("models/__init__.py") for one in found)
 
 
+def move(zoo: Path) -> None:
+    (zoo / "models/psi").mkdir()
+    for kind in ("modeling", "configuration"):
+        text = (zoo / f"models/phi/{kind}_phi.py").read_text().partition("\nfrom")
+        moved = "".join(text[1:]).replace("configuration_phi", "configuration_psi")
+        (zoo / f"models/psi/{kind}_psi.py").write_text(moved)
+    shutil.rmtree(zoo / "models/phi")
+
+
+MOVED = {
+    "both names": ([], ["MC603 renames `o_proj` to `out_proj` in `PhiAttention`: 1 model (phi), 1 key", "MC611 moves to `psi`: 1 model (phi)"]),
+    "half of them": (["PhiModel"], ["MC611 moves to `psi`: 1 model (phi)", "MC611 no longer exports `PhiModel`: 1 model (phi)"]),
+    "none": (["PhiModel", "PhiConfig"], ["MC611 no longer exports `PhiConfig`: 1 model (phi)", "MC611 no longer exports `PhiModel`: 1 model (phi)"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MOVED)
+def test_a_model_that_moves_is_compared_where_it_is_now(case: str, published: Path, zoo: Path) -> None:
+    move(zoo)
+    for name in MOVED[case][0]:
+        for file in ("modeling_psi.py", "configuration_psi.py"):
+            path = zoo / "models/psi" / file
+            path.write_text(path.read_text().replace(name, name.replace("Phi", "Psi")))
+    edit(zoo, "modeling_psi.py", "o_proj", "out_proj")
+    assert sorted(f"{one['code']} {one['message']}" for one in told(zoo, published)) == MOVED[case][1]
+
+
 @pytest.mark.parametrize("rest", ['from .core import LlamaModel\n\n\n__all__ = ["LlamaModel"]\n', "__all__ = []\n"])
 def test_a_class_in_another_file_is_compared(rest: str, published: Path, zoo: Path) -> None:
     name = "core.py" if "core" in rest else "modeling_core.py"

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import random
+import shutil
 import zlib
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from modular_converter.convert.batch import Workers
 from modular_converter.convert.schedule import Readings
 from modular_converter.convert.source import library as breaking_library
 from modular_converter.files.arguments import ALL, select_files
-from tests.unit.breaking.test_compare_trees import CONFIG, LLAMA, convert, library
+from tests.unit.breaking.test_compare_trees import CONFIG, LLAMA, convert, library, move
 from tests.unit.trees import commit
 
 
@@ -78,6 +79,23 @@ def test_a_remembered_answer_is_a_fresh_one(seed: int, published: Path, tmp_path
         assert first == again == fresh
         seen.add(tuple(one.message for one in fresh.findings))
     assert len(seen) > 1
+
+
+def test_where_a_model_has_moved_to_is_found_anew(published: Path, tmp_path: Path) -> None:
+    zoo, cache = tree(tmp_path / "edited"), tmp_path / "cache"
+    (zoo / "models/phi").rename(tmp_path / "phi")
+    for step in ("gone", "moved", "gone", "there"):
+        if step == "moved":
+            shutil.copytree(tmp_path / "phi", zoo / "models/phi")
+            move(zoo)
+        elif step == "there":
+            shutil.copytree(tmp_path / "phi", zoo / "models/phi")
+        else:
+            shutil.rmtree(zoo / "models/psi", ignore_errors=True)
+        first, again, fresh = (compared(zoo, published, one) for one in (cache, cache, None))
+        assert first == again == fresh
+        assert ("moves to `psi`" in [one.message for one in fresh.groups]) == (step == "moved")
+        assert bool(fresh.findings) == (step != "there")
 
 
 UNSIZED = (

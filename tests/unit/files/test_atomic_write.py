@@ -23,6 +23,14 @@ from modular_converter.settings.load import profile_settings
 posix = pytest.mark.skipif(os.name == "nt", reason="modes and signals of POSIX")
 
 
+@posix
+def test_the_standard_output_by_its_name_is_written_to_where_it_goes(tmp_path: pathlib.Path) -> None:
+    code = "from modular_converter.files.write import write_result\nprint('a')\nwrite_result('/dev/stdout', 'b\\n')\nprint('c')"
+    with open(tmp_path / "out", "wb") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+    assert ((tmp_path / "out").read_text(), names(tmp_path)) == ("a\nb\nc\n", ["out"])
+
+
 def names(folder: pathlib.Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
