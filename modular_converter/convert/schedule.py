@@ -10,6 +10,7 @@ read.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from collections import Counter, defaultdict, deque
@@ -255,6 +256,7 @@ _WORD = re.compile(r"\w+")
 _LAST_WORD = re.compile(r"(?:[A-Z]+|[A-Z]?[a-z]*)\d*_*$")
 """`Norm` of `LlamaRMSNorm`: a copy in another model has it, too."""
 _DEFINED = re.compile(r"^\s*(?:class|(?:async\s+)?def)\s+(\w+)|^(\w+)(?=\s*[:=])", re.MULTILINE)
+_CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
 _IMPORTED = re.compile(r"^\s*from\s+([\w.]+)\s+import", re.MULTILINE)
 _WITH_BODY = (Role.CLASS, Role.FUNCTION, Role.ASSIGNMENT)
 
@@ -370,8 +372,13 @@ class Readings:
         below = [one for one in imported if any(parts_below_models(x, self._disk.settings) for x in modules_of(one))]
         asked = {base.rpartition(".")[2] for base in bases for one in below if base.startswith(f"{one.bound}.")}
         asked |= {one.name for one in below if one.bound in bases}
-        texts = [self._older.text_if_readable(one) or "" for one in self.required[path]]
-        return not all(any(re.search(rf"^class {name}\b", text, re.MULTILINE) for text in texts) for name in asked)
+        defined = (_classes_in(self._older.text_if_readable(one) or "") for one in self.required[path])
+        return not asked <= frozenset().union(*defined)
+
+
+@functools.lru_cache(maxsize=1024)  # many heirs ask for the same neighbours
+def _classes_in(text: str) -> frozenset[str]:
+    return frozenset(_CLASS.findall(text))
 
 
 def _difference(old: Module, new: Module) -> frozenset[str] | None:
