@@ -94,9 +94,7 @@ def advise(subject: ModelInQuestion, question: Question) -> Advice:
     few = question.batch < question.cluster.size
     if subject.trains and (few or not any(one.runs for one in found)):
         found += [
-            one
-            for levels in _context_settings(subject, question, found)
-            for one in _first_that_fit(subject, levels, question)
+            one for levels in _context_settings(question, found) for one in _first_that_fit(subject, levels, question)
         ]
     fits = sorted((one for one in found if one.runs), key=_by_time)
     small = sorted(
@@ -246,9 +244,7 @@ def layouts_for(cluster: Cluster, batch: int, has_experts: bool) -> Iterator[Lay
                     yield Layout(replicas, data // replicas, **{"ep" if ep else "tp": shares}, pp=pp)
 
 
-def _context_settings(
-    subject: ModelInQuestion, question: Question, found: Sequence[LayoutForecast]
-) -> Iterator[Levels]:
+def _context_settings(question: Question, found: Sequence[LayoutForecast]) -> Iterator[Levels]:
     """The layouts that share out sequences, where those that share out rows in their place do not do as well.
 
     They hold the same weights, and exchange keys and values besides; attention to a part of a sequence is slower, too.

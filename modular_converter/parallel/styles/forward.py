@@ -15,7 +15,6 @@ class Region(Protocol):
     """The ranks that a layer is sharded over. With gradients, its methods are differentiable."""
 
     rank: int
-    size: int
 
     def enter(self, value: Any) -> Any:
         """Let whole tensors, also in lists and tuples, enter the sharded region: their gradients are summed."""

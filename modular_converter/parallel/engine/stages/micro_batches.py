@@ -127,7 +127,7 @@ class RowDimensions:
         failure = ""
         for chosen in itertools.islice(itertools.product(*choices), _MOST_RUNS):
             dims = {first: 0, **{name: dim for name, dim in zip(names, chosen) if dim is not None}}
-            failure = self._fails(inputs, dims, size) or ""
+            failure = self._fails(inputs, dims)
             if not failure:
                 self._refuse_tables(inputs, dims, size)
                 return dims
@@ -139,16 +139,16 @@ class RowDimensions:
         """Raise ``ApplyError`` for an input that the model uses but that need not have one entry for each row."""
         for name, dim in dims.items():
             rest = {other: d for other, d in dims.items() if other != name}
-            if (name in _ROWS_FIRST and not dim) or not rest or self._fails(inputs, rest, size):
+            if (name in _ROWS_FIRST and not dim) or not rest or self._fails(inputs, rest):
                 continue
             unused = {**inputs, name: torch.empty(2, 3, 5, 7, 11, 13, dtype=inputs[name].dtype, device=META)}
-            if self._fails(unused, rest, size):
+            if self._fails(unused, rest):
                 raise ApplyError(
                     f"{name} has {size} entries in dimension {dim}, as many as the batch has rows, but the model accepts "
                     "it for other numbers of rows: give a batch of another size, or chunks=1"
                 )
 
-    def _fails(self, inputs: Mapping[str, Any], dims: Mapping[str, int], size: int) -> str:
+    def _fails(self, inputs: Mapping[str, Any], dims: Mapping[str, int]) -> str:
         """The reason why the model does not run with one more row in some dimensions; "" if it runs."""
         grown = {
             name: on_meta(value).new_empty([n + (d == dims[name]) for d, n in enumerate(value.shape)])
