@@ -53,14 +53,7 @@ report_format = click.option(
 )
 @tree_options
 @version_option("modular-convert graph")
-def graph_command(
-    models: tuple[str, ...],
-    output_format: str | None,
-    output: str | None,
-    sort: str,
-    package: str | None,
-    root: str | None,
-) -> None:
+def graph_command(models: tuple[str, ...], **options: Any) -> None:
     """Show which models inherit from which.
 
     MODELS are model names or modular files; with MODELS, only they, their ancestors and their heirs are shown.
@@ -71,7 +64,7 @@ def graph_command(
     """
     from modular_converter.commands.run_graph import run
 
-    raise SystemExit(run(models, output_format, output, sort, package, root))
+    raise SystemExit(run(models, **options))
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
-from modular_converter.convert.emit.formatters import Formatted
+from modular_converter.convert.emit.formatters import Formatted, one_by_one
 from modular_converter.findings import ConversionError, Location
 from modular_converter.rules import tool_errors
 from modular_converter.settings.values import Settings
@@ -26,15 +27,7 @@ OPTIONS = {
 def run(files: Mapping[str, str], settings: Settings) -> Formatted:
     """Format texts one by one. Raises `ConversionError` when black is missing or its settings are wrong."""
     black = _import_black()
-    mode = _mode(black, settings)
-    texts = dict(files)
-    failures = {}
-    for name, text in files.items():
-        try:
-            texts[name] = black.format_str(text, mode=mode)
-        except Exception as error:  # black raises several kinds, some of them its own
-            failures[name] = tool_errors.formatter_failed(Location(name), "black", str(error))
-    return Formatted(texts, failures=failures)
+    return one_by_one("black", files, functools.partial(black.format_str, mode=_mode(black, settings)))
 
 
 def version() -> str:

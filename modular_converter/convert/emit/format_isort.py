@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from modular_converter.convert.emit.formatters import Formatted
+from modular_converter.convert.emit.formatters import Formatted, one_by_one
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.rules import tool_errors
 from modular_converter.settings.values import Settings
@@ -20,16 +20,14 @@ def run(files: Mapping[str, str], settings: Settings) -> Formatted:
     except ImportError:
         raise ConversionError(_missing()) from None
     config = _config(isort, settings)
-    texts = dict(files)
-    failures = {}
-    for name, text in files.items():
+
+    def sorted_imports(text: str) -> str:
         try:
-            texts[name] = isort.code(text, config=config)
+            return str(isort.code(text, config=config))
         except isort.exceptions.FileSkipComment:  # `# isort: skip_file`
-            continue
-        except Exception as error:  # of several kinds, some of them not isort's own
-            failures[name] = tool_errors.formatter_failed(Location(name), "isort", str(error))
-    return Formatted(texts, failures=failures)
+            return text
+
+    return one_by_one("isort", files, sorted_imports)
 
 
 def version() -> str:

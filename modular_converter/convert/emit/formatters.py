@@ -51,6 +51,17 @@ class Formatter(Protocol):
         """The version of the formatter; "" for one without versions."""
 
 
+def one_by_one(name: str, files: Mapping[str, str], change: Callable[[str], str]) -> Formatted:
+    """The texts as a function of the library `name` gives them. It raises errors of several kinds, each about one text."""
+    texts, failures = dict(files), {}
+    for path, text in files.items():
+        try:
+            texts[path] = change(text)
+        except Exception as error:
+            failures[path] = tool_errors.formatter_failed(Location(path), name, str(error))
+    return Formatted(texts, failures=failures)
+
+
 def load_formatter(name: str) -> Formatter:
     """The module of a formatter, one of `FORMATTERS` of the settings. Only the formatter in use is imported."""
     return cast("Formatter", importlib.import_module(f"{__package__}.format_{name}"))
