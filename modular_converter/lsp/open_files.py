@@ -43,7 +43,7 @@ from modular_converter.model.class_blocks import class_node
 from modular_converter.model.module import Module, Role, Statement
 from modular_converter.model.nodes import parse, top_line, walk
 from modular_converter.model.resolver import Definition
-from modular_converter.provenance.generated import LineRange, LineSource, joined, line_sources, words_of
+from modular_converter.provenance.generated import LineRange, LineSource, is_from, joined, line_sources, words_of
 from modular_converter.reporting.display import count
 from modular_converter.settings.load import load_settings_of, profile_settings
 from modular_converter.settings.values import Settings, is_modular, models_folder_of, modular_of
@@ -360,17 +360,12 @@ def _above(statement: Statement, module: Module, library: Library, method: str, 
 
 def generated_lines(modular: str, line: int, files: OpenFiles) -> list[LineRange]:
     """The lines of generated files that come from a line of a modular file. Raises `Refusal`."""
+    asked = {modular: {line}}
     return [
         place
         for path, sources in sorted(files.sources(modular).items())
-        for place in joined(_reached(path, sources, LineRange(modular, line, line)))
+        for place in joined(LineRange(path, at, at) for at, one in enumerate(sources, 1) if is_from(one, asked))
     ]
-
-
-def _reached(path: str, sources: Iterable[LineSource], wanted: LineRange) -> Iterator[LineRange]:
-    for number, source in enumerate(sources, 1):
-        if any(one.path == wanted.path and one.first <= wanted.first <= one.last for one in source.places):
-            yield LineRange(path, number, number)
 
 
 def source_lines(path: str, line: int, files: OpenFiles) -> list[LineRange]:

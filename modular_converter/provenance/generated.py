@@ -471,7 +471,7 @@ class Tracer:
     def _reached_in(self, modular: str, reached: LinesByFile) -> Iterator[tuple[str, set[int]]]:
         """The lines of the generated files of one modular file that come from some lines."""
         for path, sources in sorted(self.known[modular].items()):
-            yield path, {number for number, source in enumerate(sources, 1) if _is_from(source, reached)}
+            yield path, {number for number, source in enumerate(sources, 1) if is_from(source, reached)}
 
     def _as_destinations(self, path: str, numbers: Sequence[int], neighbours: int) -> Iterator[Destination]:
         target = path_of_generated(path, self.settings)
@@ -530,7 +530,8 @@ class Tracer:
         return found
 
 
-def _is_from(source: LineSource, lines: LinesByFile) -> bool:
+def is_from(source: LineSource, lines: LinesByFile) -> bool:
+    """Whether a line of a generated file comes from one of some lines."""
     return any(not lines.get(one.path, set()).isdisjoint(range(one.first, one.last + 1)) for one in source.places)
 
 
