@@ -15,7 +15,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
 from modular_converter.parallel.solve.operators import OPERATORS
 from modular_converter.parallel.torch_private import TorchDispatchMode, pytree, storage_number
-from modular_converter.parallel.trace.record import bound_arguments, forward_names
+from modular_converter.parallel.trace.record import bound_arguments, forward_names, written_by
 
 
 # The methods by which Python reads the values of a tensor.
@@ -68,9 +68,7 @@ class ResultSources(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not self._inside and not (known is not None and known.traits.shape_only):
             entering = self.of((args, kwargs))
             if entering:
-                aliases = [argument.alias_info for argument in func._schema.arguments]
-                written = [one for one, alias in zip(args, aliases) if alias is not None and alias.is_write]
-                for value in pytree.tree_leaves((result, written)):
+                for value in pytree.tree_leaves((result, written_by(func, args, kwargs or {}))):
                     if isinstance(value, torch.Tensor):
                         self._set(value, self.of(value) | entering)
         return result

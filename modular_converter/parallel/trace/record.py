@@ -98,6 +98,16 @@ def tensors_in(value: Any, kinds: Any = torch.Tensor) -> list[Any]:
     return [found for item in value for found in tensors_in(item, kinds)]
 
 
+def written_by(operation: Any, args: Any, kwargs: Any) -> list[Any]:
+    """The arguments of an operation to which it writes, those in lists too."""
+    found: list[Any] = []
+    for number, one in enumerate(operation._schema.arguments if operation._schema.is_mutable else ()):
+        if one.alias_info is not None and one.alias_info.is_write:
+            value = args[number] if number < len(args) else kwargs.get(one.name)
+            found += value if isinstance(value, (list, tuple)) else [value]
+    return found
+
+
 class KnownResults(dict[Any, "Callable[[], Any] | None"]):
     """An operation with the shapes of what it takes -> what makes its results; None where these are views or values.
 

@@ -25,6 +25,7 @@ from modular_converter.parallel.engine.group.share_tensors import ShareTensor, a
 from modular_converter.parallel.engine.group.spread import Spread, gathered_weights, models_of
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import TorchDispatchMode, disabled_torch_function, pytree
+from modular_converter.parallel.trace.record import written_by
 
 
 _ENTRIES = 2**22
@@ -267,12 +268,9 @@ class _RefusedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.real = real
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func._schema.is_mutable:
-            for said, given in zip(func._schema.arguments, args):
-                if said.alias_info is not None and said.alias_info.is_write:
-                    for one in given if isinstance(given, (list, tuple)) else [given]:
-                        if isinstance(one, torch.Tensor) and one.untyped_storage().data_ptr() in self.real:
-                            raise ApplyError("it writes to tensors of the model that are not in its groups or state")
+        for one in written_by(func, args, kwargs or {}):
+            if isinstance(one, torch.Tensor) and one.untyped_storage().data_ptr() in self.real:
+                raise ApplyError("it writes to tensors of the model that are not in its groups or state")
         given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         if not any(isinstance(one, _OfDTensor) for one in given):
             return func(*args, **kwargs)

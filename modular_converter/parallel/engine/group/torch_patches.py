@@ -44,7 +44,6 @@ from modular_converter.parallel.engine.group.views_of_weights import (
     pass_on,
     whole_of,
     write_whole,
-    written_by,
 )
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import (
@@ -54,6 +53,7 @@ from modular_converter.parallel.torch_private import (
     dtensor_dispatcher,
     pytree,
 )
+from modular_converter.parallel.trace.record import written_by
 
 
 _NUMBER = torch.ops.aten._local_scalar_dense.default

@@ -17,6 +17,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate
 
 from modular_converter.parallel.engine.group.same_calls import meet_of
 from modular_converter.parallel.torch_private import TracingContext, current_graph_task_id, pytree, storage_number
+from modular_converter.parallel.trace.record import written_by
 
 
 class CopiedView(DTensor):
@@ -73,16 +74,6 @@ def is_view(operation: Any) -> bool:
     """Whether the result of an operation has the memory of its first argument."""
     aliases = [one.alias_info for one in operation._schema.arguments if one.alias_info is not None]
     return bool(aliases) and not any(one.is_write for one in aliases)
-
-
-def written_by(operation: Any, args: Any, kwargs: Any) -> list[Any]:
-    """The arguments of an operation to which it writes, those in lists too."""
-    found: list[Any] = []
-    for number, one in enumerate(operation._schema.arguments):
-        if one.alias_info is not None and one.alias_info.is_write:
-            value = args[number] if number < len(args) else kwargs.get(one.name)
-            found += value if isinstance(value, (list, tuple)) else [value]
-    return found
 
 
 def as_views(found: Any, operation: Any, args: Any, kwargs: Any) -> Any:

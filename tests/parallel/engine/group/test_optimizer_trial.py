@@ -202,6 +202,21 @@ def test_a_schedule_and_a_state_change_nothing():
     assert not judged(make)
 
 
+@pytest.mark.parametrize("write", [lambda one: one.add_(1.0), lambda one: torch.add(one, 1.0, out=one)])
+def test_a_trial_writes_to_no_weight_that_it_cannot_copy(write):
+    def make(weights):
+        class OfClosure(optim.SGD):
+            @torch.no_grad()
+            def step(self, closure=None):
+                write(weights[0])
+
+        return OfClosure(weights)
+
+    assert not judged(make)  # no trial runs
+    with pytest.raises(ApplyError, match="not in its groups or state"):
+        refuse_unplaced(TriedOptimizer(make(weights_of((3, 4))), (), {}, lambda copy: None))
+
+
 def shares():
     """Half of the rows of two weights."""
     found = weights_of((65, 150), (70, 129))
