@@ -7,7 +7,7 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from modular_converter.findings import Finding, Location, Rule
 from modular_converter.model.bindings import attributes_set, bindings_of
@@ -95,6 +95,7 @@ RENAMED_ATTRIBUTE = Rule(
 )
 
 _WORD = re.compile(r"\w+")
+_Place = TypeVar("_Place")
 
 
 def renamed_attribute(location: Location, old: str, new: str, parent: str) -> Finding:
@@ -127,7 +128,8 @@ def _uses_of_old_names(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterat
         one.name for one in heir.members.methods if one.name in dict(one.super_calls)
     }
     kept = [one for one in parent.members.node.body if bindings_of(one).binds - replaced]
-    keys = frozenset(text for text, _ in _texts(kept)).union(*(QUOTED_WORD.findall(one.text) for one in copies))
+    inherited = {text for text, _ in _texts(kept)}
+    keys = inherited.union(*(QUOTED_WORD.findall(one.text) for one in copies))
 
     @functools.cache  # it is seldom asked for
     def theirs() -> frozenset[str]:
@@ -141,11 +143,14 @@ def _uses_of_old_names(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterat
     calls = (call for method in heir.members.methods for call in method.super_calls if call[0] != method.name)
     yield from _under_old_names(facts, heir, parent, dict(calls), has_member)
     keys |= _words(parent).keys()
+    # What a path begins with, such as the key of a weight: not "llama.cpp" where "llama" is the key of a table.
+    beginnings = _words(parent).keys() | _beginnings(dict.fromkeys(inherited)).keys()
     own = frozenset[str]().union(*(attributes_set(one.node) for one in heir.members.methods))
     for member in heir.members.node.body:
         texts = ((text, node) for text, node in reversed([*_texts([member])]) if text.partition(".")[0] not in own)
         own_texts = dict(texts)  # the first place of each
         yield from _under_old_names(facts, heir, parent, own_texts, keys.__contains__)
+        yield from _under_old_names(facts, heir, parent, _beginnings(own_texts), beginnings.__contains__)
     yield from _check_keywords(facts, heir, parent, keys)
     yield from _under_old_names(facts, heir, parent, _words(heir), lambda word: word in theirs())
 
@@ -228,14 +233,19 @@ def _attribute_named(call: ast.Call, instance: str) -> str:
 
 
 def _texts(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.Constant]]:
-    """The words in quotes in some statements, as keys and names of attributes are, each with its place: also a path of
-    words, `"old.weight"`, and its first word.
+    """The words in quotes in some statements, as keys and names of attributes are, and the paths of words, such as
+    `"old.weight"`, each with its place.
     """
     for node in (node for one in statements for node in walk(one)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             first, *rest = node.value.split(".")
             if all(word.isidentifier() for word in (first, *filter(None, rest))):
-                yield from ((word, node) for word in dict.fromkeys((first, node.value)))
+                yield node.value, node
+
+
+def _beginnings(texts: Mapping[str, _Place]) -> dict[str, _Place]:
+    """The first word of each path."""
+    return {text.partition(".")[0]: place for text, place in texts.items() if "." in text}
 
 
 LOOKUP_BY_TEXT = Rule("MC327", "lookup-by-text", "generated code looks names up by their text")

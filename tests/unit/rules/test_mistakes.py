@@ -234,6 +234,8 @@ MISTAKES = {
 }
 
 RIGHT = {
+    "a text that begins with a key of the parent's table": MODELING
+    + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    def hint(self):\n        return 'llama_small.cpp'\n",
     "an alias": MODELING + "LlamaMLP as Base\n\n\nclass YakMLP(Base)" + PASS,
     "super with arguments": MODELING
     + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP):\n    def forward(self, x):\n        return super(YakMLP, self).forward(x)\n",
