@@ -73,13 +73,13 @@ def _changed_parents(
             heirs.setdefault(heir.parent_name, []).append(heir.statement)
     of_files = {one.name for one in finished.definitions}
     copied = of_files - finished.classes.keys()
-    for line, changed in _changes(module):
-        for name in changed:
-            of_class = heirs.get(rename(name), [])
-            if of_class or rename(name) in copied:
-                where = finished.at(of_class[0].name if of_class else name)
-                is_class = module.definitions[name].role is Role.CLASS
-                yield lost_code.in_neighbour(where, name, f"{file}:{line}", is_class=is_class)
+    changes = [(f"{file}:{line}", name) for line, changed in _changes(module) for name in changed]
+    for place, name in (*changes, *_changes_by_others(renamed, finished)):
+        of_class = heirs.get(rename(name), [])
+        if of_class or rename(name) in copied:
+            where = finished.at(of_class[0].name if of_class else name)
+            is_class = module.definitions[name].role is Role.CLASS
+            yield lost_code.in_neighbour(where, name, place, is_class=is_class)
     of_source = [heir for heir in finished.heirs.values() if heir.source == source]
     lost = _fillings_lost(renamed, of_source, finished, filling)
     for holder, statement in (*_entries_displaced(renamed, copied, finished), *lost):
@@ -101,6 +101,21 @@ def _changed_parents(
                 where, place = finished.at(lacking), f"{file}:{_line_of(change, parent)}"
                 anew = change.binds_anew
                 yield lost_code.in_neighbour(where, parent.name, place, is_class=True, is_bound_anew=anew)
+
+
+def _changes_by_others(renamed: RenamedNeighbour, finished: FinishedConversion) -> Iterator[tuple[str, str]]:
+    """The definitions of a neighbour that statements of another one may change, such as `OldMLP.forward = fast`, each with
+    the place of the statement.
+    """
+    for other in (one.neighbour for one in finished.renamed.values() if one is not renamed):
+        imported, folder = other.module.imported, os.path.dirname(other.path)
+        for one in other.module.statements:
+            is_store = one.role is Role.ASSIGNMENT and one.name in imported and not one.binds
+            names = {one.name} if is_store else one.uses & imported.keys() if _is_lost(one) else ()
+            for name in sorted(names):
+                found = finished.library.resolver.definition(imported[name].module, imported[name].name, folder)
+                if found is not None and found.path == renamed.neighbour.path and found.name:
+                    yield f"{os.path.basename(other.path)}:{one.line}", found.name
 
 
 def _leaves(heir: Statement, change: ClassChange, inherited: Set[str], parents: RenamedModule) -> bool | None:
