@@ -433,16 +433,19 @@ class _Classes:
         return block.binds.union(*filter(None, inherited))
 
     def hook_sets_attributes(self, name: str) -> bool:
-        """Whether the `__init_subclass__` of a class of the generated file does nothing else."""
-        block = self._in_file(name)
+        """Whether the `__init_subclass__` of a class and its ancestors does nothing else, as far as they can be read."""
+        block, module = self._in_file(name), self._naming(name)
+        blocks, above = [block], [] if block is None else [one for one in block.bases if one != name]
         if block is None:
-            return False
-        hooks = [one.function for one in block.members if one.is_function and INIT_SUBCLASS in one.binds]
+            found = self.library.resolver.lineage(name, module) if module is not None else ()
+            blocks = [parse_class(one.text) if one is not None else None for one in found]
+        members = [one for found in blocks for one in (found.members if found is not None else ())]
+        hooks = [one.function for one in members if one.is_function and INIT_SUBCLASS in one.binds]
         statements = [one for hook in hooks for one in hook.body if not is_super_statement(one, INIT_SUBCLASS)]
         effects = bindings_of(*statements).effects
-        if effects.changes or not all(isinstance(one, ast.Assign) for one in statements):
+        if None in blocks or effects.changes or not all(isinstance(one, ast.Assign) for one in statements):
             return False
-        is_hooked = bool(hooks) or any(self.hook_sets_attributes(base) for base in block.bases if base != name)
+        is_hooked = bool(hooks) or any(map(self.hook_sets_attributes, above))
         return is_hooked and all("." in path for path in effects.binds)
 
     def makes_otherwise(self, metaclass: str) -> bool:

@@ -53,6 +53,7 @@ from modular_converter.model.nodes import (
     decorators_of,
     dotted,
     is_super,
+    named_values,
     parse,
     sought_by_name,
     super_attribute,
@@ -85,6 +86,7 @@ def _is_cached(function: Function) -> bool:
     return any(one.endswith(CACHED) for one in decorators_of(function))
 
 
+_PLAIN_VALUES = (ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict)
 _SUPER_AS_VALUE = re.compile(r"\bsuper\s*\([^()]*\)(?!\s*\.)")
 
 
@@ -131,8 +133,8 @@ def with_inherited_members(
 
 
 def with_written_super(text: str, parent: ClassBlock) -> str:
-    """The child's text with `super().f` for `up.f` behind `up = super()`, and for `getattr(super(), "f", None)` of a method that
-    the parent has, where `hasattr(super(), "f")` is True.
+    """The child's text with `super().f` for `up.f` behind `up = super()`, and for `getattr(super(), "f", None)` of a method or a
+    plain value that the parent has, where `hasattr(super(), "f")` is True.
     """
     if not _SUPER_AS_VALUE.search(text):
         return text
@@ -141,17 +143,26 @@ def with_written_super(text: str, parent: ClassBlock) -> str:
     text = apply_edits(text, named)
     methods = (one.function for one in parent.members if one.is_function)
     sure = {one.name for one in methods if CLASS_LEVEL.issuperset(_marks(one) - {"abstractmethod"})}
+    binders = Counter(name for one in parent.members for name in one.binds)
+    values = named_values(one.node for one in parent.members)
+    sure |= {name for name, value in values if isinstance(value, _PLAIN_VALUES) and binders[name] == 1}
     edits: list[Edit] = []
     for call in walk(class_node(text)):
         if not isinstance(call, ast.Call) or (found := sought_by_name(call)) is None:
             continue
         (owner, name), other = found, call.args[2:]
-        is_there = name in sure and all(isinstance(one, (ast.Constant, ast.Name, ast.Lambda)) for one in other)
+        is_there = name in sure and all(map(_does_nothing, other))
         if dotted(call.func) == "hasattr":
             edits += [_edit(call, text, "True")] if name in sure else []
         elif dotted(call.func) == "getattr" and (is_there or not other):
             edits.append(_edit(call, text, f"{ast.unparse(owner)}.{name}"))
     return apply_edits(text, edits)
+
+
+def _does_nothing(node: ast.AST) -> bool:
+    """Whether an expression may be left out: a name, a constant, a function, or a collection of such."""
+    is_collection = isinstance(node, _PLAIN_VALUES) and all(map(_does_nothing, children(node)))
+    return is_collection or isinstance(node, (ast.Name, ast.Lambda))
 
 
 def _named_super(method: Function, own: str, text: str) -> Iterator[Edit]:

@@ -5,6 +5,10 @@
 #                          modular_emu.py file directly. One of our CI enforces this.
 #                🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨
 class EmuMLP:
+    sizes = (1, 2)
+    __inherited_sizes = sizes
+    sizes = (3,)
+
     def __inherited_f(self, x):
         return x
 
@@ -26,6 +30,9 @@ class EmuMLP:
         if True and not hasattr(super(), "h"):
             return self.__inherited_f(x)
         return getattr(super(), "h", x)
+
+    def most(self):
+        return self.__inherited_sizes, True
 
 
 __all__ = ["EmuMLP"]

@@ -1,4 +1,6 @@
 class LlamaMLP:
+    sizes = (1, 2)
+
     def f(self, x):
         return x
 
