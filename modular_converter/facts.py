@@ -5,7 +5,7 @@ reads a file by itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -146,6 +146,10 @@ class Facts:
     makers_of: Callable[[Parent], Collection[tuple[str, str]]]
     """Gives those ancestors of a parent in other files that do something for each class which is made, but for what the
     library's own bases do: by `__init_subclass__` or by `metaclass`, and the text of the class.
+    """
+    texts_of: Callable[[str, Parent | None, str], Iterable[str]]
+    """Gives the text of a definition that the modular file or, under its new name, the module of a parent names: of a class with
+    its ancestors, of an assignment with what it uses in its module. Other files are read where they hold some text.
     """
     renamed: Callable[[Parent, str], str]
     """Gives the name in generated code of a member of a parent."""

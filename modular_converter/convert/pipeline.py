@@ -19,6 +19,7 @@ from modular_converter.convert.emit.imports import names_in_annotations
 from modular_converter.convert.examine.collisions import report_changed_meanings
 from modular_converter.convert.examine.faults import globals_read
 from modular_converter.convert.examine.finished import FinishedConversion
+from modular_converter.convert.examine.meanings import report_read_annotations
 from modular_converter.convert.examine.top_level import fillings_of, report_lost_statements, report_redefined
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour, asked_prefix, rename_neighbours
@@ -47,7 +48,7 @@ def convert(path: str, library: Library) -> Conversion:
     try:
         finished = first_steps(path, library)
         files = assemble(finished.neighbours, finished.collection, library)
-        findings = _findings(finished)
+        findings = _findings(finished, files)
     except ConversionError as error:
         return Conversion(path, {}, error.findings, reads=seen.reads)
     if any(finding.is_error for finding in findings):
@@ -71,7 +72,7 @@ def first_steps(path: str, library: Library) -> FinishedConversion:
     return FinishedConversion(neighbours, classes, collect_definitions(neighbours, classes, library), library)
 
 
-def _findings(finished: FinishedConversion) -> tuple[Finding, ...]:
+def _findings(finished: FinishedConversion, texts: Mapping[str, str]) -> tuple[Finding, ...]:
     """The findings of merging the classes and those of the checks, in the order of the lines."""
     facts, kinds = gather_facts(finished), [file.kind for file in finished.files]
     checked = (
@@ -85,6 +86,7 @@ def _findings(finished: FinishedConversion) -> tuple[Finding, ...]:
         *finished.neighbours.resolution.findings,
         *(one.with_source(facts.source) for one in checked),
         *report_changed_meanings(finished),
+        *report_read_annotations(finished, texts),
         *report_lost_statements(finished, fillings),
         *report_redefined(finished, fillings),
     ]
@@ -104,6 +106,13 @@ def gather_facts(finished: FinishedConversion) -> Facts:
     def makers_of(dotted: str, name: str) -> list[tuple[str, str]]:
         return [*_makers(name, originals[dotted], library)]
 
+    def texts_of(name: str, parent: Parent | None, mentions: str) -> Iterator[str]:
+        if parent is None:
+            return _texts(name, target.module, mentions, library)
+        definitions, module = renamed[parent.neighbour.dotted].definitions, originals[parent.neighbour.dotted]
+        name = definitions.original(name).name if name in definitions else name
+        return _texts(name, module, mentions, library)
+
     return Facts(
         path=target.path,
         read_source=lambda: finished.text,
@@ -116,6 +125,7 @@ def gather_facts(finished: FinishedConversion) -> Facts:
         exports_of=lambda neighbour: originals[neighbour.dotted].exported,
         attributes_of=lambda parent: _attributes(parent, renamed[parent.neighbour.dotted], library),
         makers_of=lambda parent: makers_of(parent.neighbour.dotted, parent.original),
+        texts_of=texts_of,
         renamed=lambda parent, name: renamed[parent.neighbour.dotted].definitions.renamer.name(name),
         cased=target.cased,
         customary_names=[*library.settings.customary_names, *left],
@@ -188,6 +198,18 @@ def _makers(name: str, module: Module, library: Library) -> Iterator[tuple[str, 
                 metaclass = metaclass_of(class_node(one.text))
                 if mentions == INIT_SUBCLASS or library.resolver.makes_otherwise(metaclass, home):
                     yield mentions, one.text
+
+
+def _texts(name: str, module: Module, mentions: str, library: Library) -> Iterator[str]:
+    """See `Facts.texts_of`."""
+    home, statement = library.resolver.statement(name, module, mentions)
+    if statement is not None:
+        yield statement.text
+        used = statement.uses if statement.role is Role.ASSIGNMENT else frozenset[str]()
+        found = (home.definitions[one] for one in sorted(used & home.definitions.keys()))
+        yield from (one.text for one in found if one.role in (Role.FUNCTION, Role.CLASS))
+        for base in statement.bases:
+            yield from _texts(base, home, mentions, library)
 
 
 def _inherited_missing_modules(finished: FinishedConversion, kinds: Collection[str]) -> Iterator[Finding]:

@@ -186,10 +186,14 @@ class Resolver:
 
     def _class(self, name: str, module: Module, mentions: str = "") -> tuple[Module, Statement | None]:
         """The class that a module names, with the module that defines it; None for what is no class that can be read."""
+        home, statement = self.statement(name, module, mentions)
+        return home, statement if statement is not None and statement.role is Role.CLASS else None
+
+    def statement(self, name: str, module: Module, mentions: str = "") -> tuple[Module, Statement | None]:
+        """The definition that a module names, with the module that has it; None for what cannot be read. See `lineage`."""
         found = self.name_in(module.path, name) if self._may_hold(name, module, mentions) else None
         home = self._files.module(found.path) if found is not None else module
-        statement = home.definitions.get(found.name or "") if found is not None else None
-        return home, statement if statement is not None and statement.role is Role.CLASS else None
+        return home, home.definitions.get(found.name or "") if found is not None else None
 
     def _may_hold(self, name: str, module: Module, mentions: str) -> bool:
         """Whether a class is looked for: in its own package alone, and there only in files that hold a text.

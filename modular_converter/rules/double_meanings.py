@@ -7,11 +7,12 @@ from collections.abc import Container, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
-from modular_converter.model.bindings import attributes_set, parameters_of
+from modular_converter.model.bindings import attributes_set
 from modular_converter.model.class_blocks import Member, class_node
-from modular_converter.model.nodes import decorators_of, is_super, parse, sought_by_name, walk
+from modular_converter.model.nodes import decorators_of, is_super, sought_by_name, walk
 from modular_converter.model.overriding import INIT_SUBCLASS, sought_above
 from modular_converter.rules._words import WRITE_OUT, Obstacle, not_mergeable
+from modular_converter.rules.made_classes import makers_of_class
 
 
 if TYPE_CHECKING:
@@ -177,31 +178,24 @@ def _looks_at_classes(classes: TwoClasses) -> Iterator[Obstacle]:
 
 
 def check_parent_as_class(facts: Facts) -> Iterator[Finding]:
-    """Find bases and decorators in the generated file that inspect the class which they are the bases or decorators of."""
+    """Find bases in the generated file, decorators and descriptors that inspect the class which they are those of."""
     looking = [name for name, one in facts.generated.items() if _may_look(one.text)]
     for heir, parent in facts.heirs:
         hooks = [one for _, text in facts.makers_of(parent) for one in class_node(text).body]
         for hook in (one for one in hooks if getattr(one, "name", "") == INIT_SUBCLASS):
             for _, reason in _looked_at(hook, ast.unparse(hook), ""):
                 yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), INIT_SUBCLASS, reason, WRITE_OUT)
+        for maker in makers_of_class(facts, heir, parent):
+            for name, reason in _looked_at(maker.function, ast.unparse(maker.function), maker.holder):
+                cure = f"Write all members that it shall see into your class, or `{maker.by}` without `{name}`."
+                yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), maker.by, reason, cure)
         lineage = list(facts.lineage(heir.name)) if looking else []
-        above_class = decorators_of(lineage[0].node) if lineage else []
-        for decorator in (one for one in above_class if one in looking):
-            for name, reason in sorted(_looks_at_decorated(facts.generated[decorator].text)):
-                cure = f"Write all members that it shall see into your class, or `{decorator}` without `{name}`."
-                yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), decorator, reason, cure)
         for above in lineage[1:]:
             for node in above.node.body if above.node.name in looking else ():
                 for name, reason in _looked_at(node, ast.unparse(node), ""):
                     method = getattr(node, "name", name)
                     cure = f"Write `{method}` in your class without `{name}`."
                     yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), method, reason, cure)
-
-
-def _looks_at_decorated(text: str) -> set[tuple[str, str]]:
-    """What a decorator, or a function within it, inspects of the class that it gets."""
-    functions = (one for one in walk(parse(text)) if isinstance(one, ast.FunctionDef))
-    return {found for one in functions for name in parameters_of(one) for found in _looked_at(one, text, name)}
 
 
 def _may_look(text: str) -> bool:

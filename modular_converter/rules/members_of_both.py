@@ -1,24 +1,20 @@
-"""Members that both classes have, or several heirs, and what making the class does with them: decorators, bases, keywords."""
+"""Members that both classes have, or several heirs, and what is above or within them: decorators, names, docstrings."""
 
 from __future__ import annotations
 
 import ast
 import builtins
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from modular_converter.facts import INHERITED_KEYWORDS
-from modular_converter.findings import ClassFinding, Finding, Rule, finding_at
+from modular_converter.findings import ClassFinding, Finding, Location, Rule, finding_at
 from modular_converter.model.bindings import (
-    ADDING,
     FUNCTIONS,
+    Bindings,
     Function,
-    attributes_set,
     bindings_of,
-    parameters_of,
 )
-from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock, class_node, inherited_name
+from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock, inherited_name
 from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import (
     decorated_by,
@@ -26,240 +22,25 @@ from modular_converter.model.nodes import (
     decorators_of,
     dotted,
     is_super_statement,
-    parse,
     walk,
 )
 from modular_converter.model.overriding import (
-    EQUALITY,
-    HASH,
     INIT_SUBCLASS,
-    METACLASS,
     NO_DECORATORS,
-    SLOTS,
+    AddedDecorators,
     first_parameter,
     inherited_decorators,
     is_property,
     is_removal,
-    metaclass_of,
     method_key,
-    slots_of,
 )
-from modular_converter.model.resolver import PLAIN_METACLASSES
-from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed, not_mergeable
+from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed
+from modular_converter.rules.made_classes import changed_by, is_special, makers_of_class
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts import ClassFacts, Facts, TwoClasses
+    from modular_converter.facts import Facts, TwoClasses
     from modular_converter.model.class_blocks import Member, Members
-
-
-OF_NAMED_TUPLES = frozenset(
-    ("__new__", "__init__", "__slots__", "__getnewargs__")
-    + ("_fields", "_field_defaults", "_field_types", "_make", "_replace", "_asdict", "_source")
-)
-"""The names that the body of a named tuple may not bind."""
-
-CLASS_MADE_OTHERWISE = Rule(
-    "MC208",
-    "class-made-otherwise",
-    "Python would make the generated class otherwise than the two that inherit",
-)
-
-
-def compare_class_made_otherwise(classes: TwoClasses) -> Iterator[ClassFinding]:
-    """Find what Python does once where it makes one class, and otherwise where it makes two."""
-    checks = (_making, _named_tuple, _protocol, _total)
-    found = itertools.chain.from_iterable(check(classes.child, classes.parent) for check in checks)
-    if (reason := _made_by(classes.parent.node)) and classes.around.makes_otherwise(metaclass_of(classes.parent.node)):
-        yield Obstacle(classes.child.node, METACLASS, reason, WRITE_OUT).finding(CLASS_MADE_OTHERWISE)
-    yield from (one.finding(CLASS_MADE_OTHERWISE) for one in (*_slots(classes), *found, *_header(classes)))
-
-
-def _slots(classes: TwoClasses) -> Iterator[Obstacle]:
-    """Slots that cannot be those of both classes: not names, read by code, or beside a class attribute of their name."""
-    members = (*classes.child.members, *classes.parent.members)
-    found = [(one, slots_of(one.node)) for one in members if SLOTS in one.binds]
-    names = {name for _, slots in found for name in slots or ()} if len(found) > 1 else set[str]()
-    reasons = {
-        "with inheritance those of the two classes add up, but they are not written as names": (
-            one for one, slots in found if slots is None
-        ),
-        "with inheritance it has the slots of one class alone": (
-            one for one in members if found and SLOTS in one.text and SLOTS not in one.binds
-        ),
-        "a class with slots cannot have an attribute with the name of one": (
-            one for one in members if one.binds & names
-        ),
-    }
-    for reason, where in reasons.items():
-        for one in where:
-            yield Obstacle(one.node if one.is_own else classes.child.node, SLOTS, reason, WRITE_OUT)
-
-
-def _making(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
-    """Members of a class that Python looks at when it makes it."""
-    own = child.binds_anew
-    hashes = (
-        ast.unparse(getattr(one.node, "value", one.node)) != "None" for one in parent.members if HASH in one.binds
-    )
-    if EQUALITY in own and HASH not in own and any(hashes):
-        reason = f"with inheritance, a class that defines `{EQUALITY}` loses the parent's `{HASH}`"
-        yield Obstacle(child.node, HASH, reason, f"Define `{HASH}`, or assign `{HASH} = None`.")
-    for member in child.members:
-        if isinstance(member.node, ast.Delete) and member.binds & parent.binds:
-            reason = "with inheritance, the parent's value is visible again after this `del`"
-            yield Obstacle(
-                member.node, min(member.binds), reason, "Leave the name out of your class, or assign its value."
-            )
-    if any(INIT_SUBCLASS in member.binds for member in parent.members):
-        reason = (
-            "with inheritance, Python calls the parent's method for your class; the generated class has no such parent"
-        )
-        yield Obstacle(child.node, INIT_SUBCLASS, reason, "Write out its effect on your class.")
-
-
-def _named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
-    """Members that an heir of a named tuple may have, and a named tuple may not."""
-    if not _inherits(parent, "NamedTuple"):
-        return
-    if len(child.bases) > 1:
-        yield Obstacle(child.node, child.node.name, "a named tuple has no further bases", WRITE_OUT)
-    for member in child.members:
-        name = min(member.binds, default="")
-        if member.binds & OF_NAMED_TUPLES:
-            reason = "a class that inherits from a named tuple may define it, but a named tuple may not"
-            yield Obstacle(member.node, min(member.binds & OF_NAMED_TUPLES), reason, WRITE_OUT)
-        elif isinstance(member.node, ast.AnnAssign):
-            reason = "it would become a field of the named tuple; with inheritance it is none"
-            yield Obstacle(member.node, name, reason, WRITE_OUT)
-        elif member.is_function and attributes_set(member.function):
-            reason = "instances of a named tuple take no attributes, but those of your class do"
-            yield Obstacle(member.node, name, reason, WRITE_OUT)
-        elif "super(" in member.text and not member.binds & parent.binds:
-            yield Obstacle(member.node, name, "`super()` does not work in a named tuple", WRITE_OUT)
-
-
-def _inherits(block: ClassBlock, name: str) -> bool:
-    return any(base.partition("[")[0].rpartition(".")[2] == name for base in block.bases)
-
-
-def _protocol(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
-    """A class that inherits from a protocol without being one."""
-    if _inherits(parent, "Protocol") and not _inherits(child, "Protocol"):
-        reason = "the parent is a protocol and your class is not, but the generated class would be one"
-        cure = "Write the class out, or name `Protocol` behind the parent if it shall be a protocol too."
-        yield Obstacle(child.node, child.node.name, reason, cure)
-
-
-def _total(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
-    """Typed dictionaries: `total` counts for the fields of its own class, and the generated class has only one. A child
-    without `total` takes the parent's for its own fields, as in the corpus (muse_glimmer).
-    """
-    own = _keywords(child).get("total")
-    if own is None or own == _keywords(parent).get("total", "True"):
-        return
-    if inherited := fields_of(parent) - fields_of(child):
-        reason = f"`total={own}` would count for the parent's {listed(inherited)} too"
-        yield Obstacle(child.node, child.node.name, reason, WRITE_OUT)
-
-
-def _header(classes: TwoClasses) -> Iterator[Obstacle]:
-    """Keywords of the parent, which Python hands to `__init_subclass__` or to the metaclass for the parent alone. Where
-    that only sets attributes of the class, another value in the child's header hides the parent's.
-    """
-    own = _keywords(classes.child)
-    for keyword, value in _keywords(classes.parent).items():
-        if keyword in INHERITED_KEYWORDS or own.get(keyword) == value:
-            continue
-        if keyword in own and any(map(classes.around.hook_sets_attributes, classes.bases)):
-            continue
-        reason = f"`{keyword}={value}` in its header applies to the parent alone, but the generated class has one header for both"
-        repeat = f"Write `{keyword}={value}` in the header of your class too, or write the class out."
-        cure = WRITE_OUT if keyword in own else repeat
-        yield Obstacle(classes.child.node, classes.name, reason, cure)
-
-
-def check_class_made_otherwise(facts: Facts) -> Iterator[Finding]:
-    """Find what a base in the generated file does for each class that is made: for the parent, and then for its heir."""
-    making = any(word in one.text for one in facts.generated.values() for word in (INIT_SUBCLASS, METACLASS))
-    for heir, parent in facts.heirs:
-        above = [one.node for one in facts.lineage(heir.name)][1:] if making else []
-        elsewhere = [(by, class_node(text)) for by, text in facts.makers_of(parent)]
-        made = [(METACLASS, _made_by(one)) for one in (*above, *(one for by, one in elsewhere if by == METACLASS))]
-        made += [(INIT_SUBCLASS, _adds_up(hook, "")) for hook in _hooks(above)]
-        # What another file holds, such as a table of all classes, has the parent too.
-        made += [
-            (INIT_SUBCLASS, _adds_up(hook, first_parameter(hook))) for hook in _hooks([one for _, one in elsewhere])
-        ]
-        made += _made_by_decorators(facts, heir)
-        for subject, reason in dict.fromkeys(made):
-            if reason:
-                yield not_mergeable(CLASS_MADE_OTHERWISE, facts.at_class(heir), subject, reason, WRITE_OUT)
-
-
-def _made_by_decorators(facts: Facts, heir: ClassFacts) -> Iterator[tuple[str, str]]:
-    """What decorators in the file of a class do with members that its heir has too, or once where both are decorated."""
-    definition = facts.generated.get(heir.name)
-    if definition is None or not definition.is_class or "@" not in definition.text.partition("class ")[0]:
-        return
-    own = decorators_of(heir.members.node)
-    for name in decorators_of(definition.members.node):
-        found = facts.generated.get(name)
-        nodes = walk(parse(found.text)) if found is not None and not found.is_class else ()
-        for function in (one for one in nodes if isinstance(one, Function)):
-            for holder in parameters_of(function):
-                both = _set_again(function, holder)
-                if changed := [one for one in both if name in own or one.rpartition(".")[2] in heir.members.names]:
-                    reason = f"it sets `{changed[0]}` from its own value, for the parent alone, or once for each class"
-                    yield name, reason
-
-
-def _hooks(above: Sequence[ast.ClassDef]) -> Iterator[Function]:
-    nodes = (node for one in above for node in one.body)
-    yield from (node for node in nodes if isinstance(node, Function) and node.name == INIT_SUBCLASS)
-
-
-def _made_by(node: ast.ClassDef) -> str:
-    """What a metaclass in the header of a class would do once; "" for none."""
-    metaclass = metaclass_of(node)
-    if metaclass.rpartition(".")[2] in PLAIN_METACLASSES:
-        return ""
-    return f"with inheritance, `{metaclass}` makes the parent and then your class; here it would make only one class"
-
-
-def _set_again(function: Function, holder: str) -> list[str]:
-    """The attributes that a function sets from their own values, of the name `holder`; "" for any."""
-    bindings = bindings_of(*function.body)
-    named = [
-        (dotted(one.func), f"{dotted(one.args[0])}.{getattr(one.args[1], 'value', '')}")
-        for one in bindings.calls
-        if one.args[1:]
-    ]
-    read = bindings.effects.reads | {path for called, path in named if called == "getattr"}
-    bound = bindings.effects.binds | {path for called, path in named if called == "setattr"}
-    return sorted(path for path in bound & read if path.startswith(f"{holder}.") or (not holder and "." in path))
-
-
-def _adds_up(hook: Function, holder: str) -> str:
-    """What `__init_subclass__` of a base would do once, where twice is something else; "" for nothing. `holder` is the name
-    whose attributes count; "" for all.
-    """
-    twice = _set_again(hook, holder)
-    if twice:
-        return f"a base's sets `{twice[0]}` from its own value, for the parent and again for your class"
-    bindings = bindings_of(*hook.body)
-    lists = (
-        dotted(one.func.value)
-        for one in bindings.calls
-        if isinstance(one.func, ast.Attribute) and one.func.attr in ADDING
-    )
-    added = sorted(path for path in lists if path and path.partition(".")[0] not in bindings.assigns)
-    added = [path for path in added if not holder or path.startswith(f"{holder}.")]
-    return f"a base's adds to `{added[0]}`, for the parent and again for your class" if added else ""
-
-
-def _keywords(block: ClassBlock) -> dict[str, str]:
-    return {keyword.arg or "**": ast.unparse(keyword.value) for keyword in block.node.keywords}
 
 
 KEYWORD_ONLY, MARKER = "kw_only", "KW_ONLY"
@@ -287,6 +68,17 @@ def compare_class_decorators(classes: TwoClasses) -> Iterator[ClassFinding]:
         if text.rpartition(".")[2] in MAKE_METHODS and text not in own:
             message = f"`@{text}` of the parent is replaced by your decorators, and what it makes is gone"
             yield finding_at(child.node, CLASS_DECORATORS.finding, message, f"Write `@{text}` above your class too.")
+
+
+def check_class_decorators(facts: Facts) -> Iterator[Finding]:
+    """Find decorators that wrap or set special members, once for each class or for one of the two."""
+    for heir, parent in facts.heirs:
+        found = {one.by: changed_by(one, heir.members) for one in makers_of_class(facts, heir, parent)}
+        for by, reason in ((by, reason) for by, (name, reason) in found.items() if is_special(name)):
+            cure = "Compare what it does with what you mean; if it is that, silence this finding."
+            yield CLASS_DECORATORS.finding(
+                facts.at_class(heir), f"`{by}` counts otherwise than for two classes: {reason}", help=cure
+            )
 
 
 def _dataclasses(child: ClassBlock, parent: ClassBlock) -> Iterator[tuple[str, str]]:
@@ -461,13 +253,14 @@ def compare_method_decorators(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find methods with other decorators than with inheritance."""
     for own, theirs in classes.overrides:
         if theirs.decorator_list:
-            yield from _compare_methods(own, theirs, inherited_decorators(own, theirs, classes.around.added))
+            yield from _compare_methods(own, theirs, classes.around.added)
 
 
-def _compare_methods(child: Function, parent: Function, taken: Sequence[ast.expr]) -> Iterator[ClassFinding]:
+def _compare_methods(child: Function, parent: Function, added: AddedDecorators) -> Iterator[ClassFinding]:
     """Decorators of the parent's method that are taken and make something else of an override, and those that no longer
     apply to the parent's lines in an override with others.
     """
+    taken = inherited_decorators(child, parent, added)
     takes_body = any(is_super_statement(node, child.name) for node in child.body)
     if not takes_body:
         for one in taken:
@@ -479,8 +272,9 @@ def _compare_methods(child: Function, parent: Function, taken: Sequence[ast.expr
                 yield finding_at(child, METHOD_DECORATORS.finding, message, cure)
     elif child.decorator_list:
         applied = [(_decorator_name(one), _arguments(one)) for one in (*taken, *child.decorator_list)]
+        known = WITHOUT_EFFECT.union(name for name, _ in applied if name in added.names)
         for one in () if (NO_DECORATORS, frozenset()) in applied else parent.decorator_list:
-            if _decorator_name(one) not in WITHOUT_EFFECT and (_decorator_name(one), _arguments(one)) not in applied:
+            if _decorator_name(one) not in known and (_decorator_name(one), _arguments(one)) not in applied:
                 yield finding_at(
                     child,
                     METHOD_DECORATORS.finding,
@@ -496,20 +290,36 @@ def _decorator_name(decorator: ast.expr) -> str:
 
 
 def _arguments(decorator: ast.expr) -> frozenset[str]:
-    """The arguments of a decorator but for texts, which are words for a reader: `@auto_docstring(custom_intro="…")`."""
+    """The arguments of a decorator but for texts, which are words for a reader, `@auto_docstring(custom_intro="…")`: by keyword,
+    or of several words.
+    """
     if not isinstance(decorator, ast.Call):
         return frozenset()
-    values: list[tuple[ast.AST, ast.expr]] = [(one, one) for one in decorator.args]
-    values += [(one, one.value) for one in decorator.keywords]
-    kept = (one for one, value in values if not isinstance(getattr(value, "value", value), (str, ast.JoinedStr)))
-    return frozenset(map(ast.unparse, kept))
+    placed = (one for one in decorator.args if " " not in str(getattr(one, "value", "")))
+    named = (
+        one
+        for one in decorator.keywords
+        if not isinstance(getattr(one.value, "value", one.value), (str, ast.JoinedStr))
+    )
+    return frozenset(map(ast.unparse, (*placed, *named)))
 
 
 TAKEN_DESCRIPTION = Rule(
     "MC342",
     "taken-description",
-    "code reads a docstring, or the annotation of a result, which a class or an override takes from the parent",
+    "code reads a docstring or an annotation, which the generated file has otherwise",
 )
+
+
+def read_annotations(location: Location, reader: str, file: str, *, is_postponed: bool) -> Finding:
+    """`reader` reads annotations of which those of `file` are texts, or become texts (`is_postponed`)."""
+    change = "are texts in the generated file" if is_postponed else "are no longer texts in the generated file"
+    return TAKEN_DESCRIPTION.finding(
+        location,
+        f"the generated `{reader}` reads annotations, and those of {file} {change}",
+        help="Compare with the type and with its name as a text, which `from __future__ import annotations` makes of it.",
+    )
+
 
 DOCSTRING = "__doc__"
 RESULTS = ("return_annotation", "get_type_hints", "get_annotations", "__annotations__")
@@ -558,8 +368,10 @@ SHARED_CLASS_ATTRIBUTE = Rule(
     "MC339", "shared-class-attribute", "two classes would no longer share an object of their parent"
 )
 
-MUTABLE = frozenset(["Counter", "OrderedDict", "bytearray", "defaultdict", "deque", "dict", "list", "set"])
-"""The calls that make an object which can be changed."""
+MUTABLE = frozenset(
+    ["Counter", "OrderedDict", "bytearray", "count", "cycle", "defaultdict", "deque", "dict", "iter", "list", "set"]
+)
+"""The calls that make an object which can be changed, or an iterator, which `next` changes."""
 
 
 def check_shared_class_attribute(facts: Facts) -> Iterator[Finding]:
@@ -595,12 +407,17 @@ def _is_changed(members: Members, attribute: str, name: str, is_mutable: bool) -
     instances one of their own.
     """
     functions = [node for node in members.node.body if isinstance(node, FUNCTIONS)]
-    effects = [(first_parameter(node), bindings_of(*node.body).effects) for node in functions]
-    if any(f"{name}.{attribute}" in one.binds for _, one in effects):
+    effects = [(first_parameter(node), bindings_of(*node.body)) for node in functions]
+    if any(f"{name}.{attribute}" in one.effects.binds for _, one in effects):
         return True
     paths = [({f"{holder}.{attribute}" for holder in (first, "cls", name)}, one) for first, one in effects]
     return (
         is_mutable
-        and any(one.changes & held for held, one in paths)
-        and not any(one.binds & held for held, one in paths)
+        and any(held & one.effects.changes.union(_advanced(one)) for held, one in paths)
+        and not any(one.effects.binds & held for held, one in paths)
     )
+
+
+def _advanced(scope: Bindings) -> Iterator[str]:
+    """The paths of the iterators that code takes a value from by `next`."""
+    return (dotted(one.args[0]) for one in scope.calls if dotted(one.func) == "next" and one.args)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import builtins
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -23,11 +24,13 @@ from modular_converter.convert.examine.finished import FinishedConversion
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile
 from modular_converter.convert.inline.needed import OWN
+from modular_converter.findings import Finding
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import ClassSpan, block_lines
-from modular_converter.model.module import ImportedName, Role, Statement
+from modular_converter.model.module import POSTPONED, ImportedName, Role, Statement, has_postponed
 from modular_converter.model.nodes import parse, walk
 from modular_converter.model.resolver import Definition
+from modular_converter.rules.members_of_both import read_annotations
 from modular_converter.settings.values import Settings
 
 
@@ -81,6 +84,44 @@ def is_replacement(wanted: Meaning, found: Meaning, settings: Settings, is_impor
         parts = (*settings.overriding_assignments, *settings.overriding_unless_none)
         return wanted.source != OWN and any(part in found.statement.name for part in parts)
     return (wanted.statement is None or wanted.source != OWN) and wanted.module != "builtins"
+
+
+_READS_ANNOTATIONS = re.compile(r"__annotations__|\.annotation\b|\breturn_annotation\b|\bget_annotations\(")
+
+
+def report_read_annotations(finished: FinishedConversion, texts: Mapping[str, str]) -> Iterator[Finding]:
+    """One warning for each file in which code reads annotations that are texts in the file where they were written alone, or in
+    the generated one alone. `texts` are those of the generated files by name.
+    """
+    for file in finished.files:
+        is_postponed = POSTPONED in texts[file.name]
+        reading = [one for one in file.ordered if _reads_annotations(one.text)]
+        for source, text in (part for one in file.ordered if reading for part in _parts(one, finished)):
+            module = finished.renamed[source].neighbour.module if source else finished.target.module
+            if has_postponed(module) is not is_postponed and _has_annotations(text):
+                reader = reading[0]
+                yield read_annotations(
+                    finished.place_of(reader), reader.name, os.path.basename(module.path), is_postponed=is_postponed
+                )
+                break
+
+
+def _reads_annotations(text: str) -> bool:
+    is_of_fields = ".type" in text and "fields(" in text
+    return is_of_fields or _READS_ANNOTATIONS.search(text) is not None
+
+
+def _parts(definition: EmittedDefinition, finished: FinishedConversion) -> Iterator[tuple[str, str]]:
+    """The sources that a generated definition comes from, each with its text."""
+    built = finished.merged(definition)
+    if built is None or built.parent is None:
+        yield finished.copied_from(definition), definition.text
+    else:
+        yield from ((OWN, built.statement.text), (built.neighbour, built.parent.text))
+
+
+def _has_annotations(text: str) -> bool:
+    return any(getattr(node, name, None) for node in walk(parse(text)) for name in ("annotation", "returns"))
 
 
 class Change(NamedTuple):

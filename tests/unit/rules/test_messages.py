@@ -13,6 +13,7 @@ from modular_converter.rules import (
     double_meanings,
     input_files,
     lost_code,
+    made_classes,
     members_of_both,
     merged_bodies,
     renamed_words,
@@ -146,7 +147,7 @@ WORDED = [
         (not_mergeable(rule, AT, "f", "because", "Do that."), "merged with the parent's: because", "Do that")
         for rule in (
             base_classes.BASE_ORDER,
-            members_of_both.CLASS_MADE_OTHERWISE,
+            made_classes.CLASS_MADE_OTHERWISE,
             members_of_both.NAME_OF_BOTH_CLASSES,
         )
     ),

@@ -30,6 +30,7 @@ PUT = "def put(self, x):\n        "
     [
         (f"seen = []\n    {PUT}self.seen.append(x)", ["seen"]),
         (f"seen = dict(a=1)\n    @classmethod\n    {PUT.replace('self', 'cls')}cls.seen[x] = 1", ["seen"]),
+        ("ids = iter(range(9))\n    def __init__(self):\n        self.id = next(self.ids)", ["ids"]),
         (f"count = 0\n    {PUT}OldMLP.count += x", ["count"]),
         (f"seen = ()\n    {PUT}self.seen += (x,)", []),
         (f"seen = []\n    {PUT}return x in self.seen", []),

@@ -29,3 +29,11 @@ class NewMLP(nn.Module):
     @scaled(3)
     def fifth(self, x):
         return x - 1
+
+    @scaled("by three")  # texts of several words are for readers
+    def sixth(self, x):
+        return x + 1
+
+    @scaled("three")
+    def seventh(self, x):
+        return x + 1

@@ -21,7 +21,8 @@ DECORATORS = {
     "other decorators, with the body": ("@b\ndef a(self): super().a()", "@c\n@d(1)\ndef a(self): ...", ["MC335"] * 2),
     "the same decorator, with the body": ("@x.c(1)\ndef a(self): super().a()", "@c(1)\ndef a(self): ...", []),
     "other arguments, with the body": ("@c(2)\ndef a(self): super().a()", "@c(1)\ndef a(self): ...", ["MC335"]),
-    "other texts, with the body": ("@c('x')\ndef a(self): super().a()", "@c('y', z='')\ndef a(self): ...", []),
+    "other texts, with the body": ("@c('an x')\ndef a(self): super().a()", "@c('a y', z='')\ndef a(self): ...", []),
+    "another word, with the body": ("@c('x')\ndef a(self): super().a()", "@c('y')\ndef a(self): ...", ["MC335"]),
     "other decorators, without the body": ("@b\ndef a(self): ...", "@c\ndef a(self): ...", []),
     "no decorators, with the body": (
         "@no_inherit_decorator\ndef a(self): super().a()",

@@ -23,3 +23,11 @@ class LlamaMLP(nn.Module):
     @scaled(2)
     def fifth(self, x):
         return x + 1
+
+    @scaled("by two")
+    def sixth(self, x):
+        return x + 1
+
+    @scaled("two")
+    def seventh(self, x):
+        return x + 1

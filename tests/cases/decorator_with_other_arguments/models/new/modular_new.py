@@ -22,3 +22,11 @@ class NewMLP(LlamaMLP):
     @scaled(3)
     def fifth(self, x):
         return x - 1
+
+    @scaled("by three")  # texts of several words are for readers
+    def sixth(self, x):
+        return super().sixth(x)
+
+    @scaled("three")
+    def seventh(self, x):
+        return super().seventh(x)

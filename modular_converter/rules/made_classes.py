@@ -1,0 +1,410 @@
+"""What Python does once where it makes one class, and otherwise where it makes two: header, bases, decorators, descriptors."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from modular_converter.facts import INHERITED_KEYWORDS
+from modular_converter.findings import ClassFinding, Finding, Rule
+from modular_converter.model.bindings import (
+    ADDING,
+    EVERYTHING,
+    FUNCTIONS,
+    Function,
+    attributes_set,
+    bindings_of,
+    own_nodes,
+    parameters_of,
+)
+from modular_converter.model.class_blocks import ClassBlock, class_node
+from modular_converter.model.nodes import BY_NAME, decorator_path, dotted, named_values, parse, walk, walk_until
+from modular_converter.model.overriding import (
+    EQUALITY,
+    HASH,
+    INIT_SUBCLASS,
+    METACLASS,
+    NO_DECORATORS,
+    SLOTS,
+    first_parameter,
+    metaclass_of,
+    slots_of,
+)
+from modular_converter.model.resolver import PLAIN_METACLASSES
+from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed, not_mergeable
+
+
+if TYPE_CHECKING:
+    from modular_converter.facts import ClassFacts, Facts, Parent, TwoClasses
+    from modular_converter.model.class_blocks import Members
+
+
+OF_NAMED_TUPLES = frozenset(
+    ("__new__", "__init__", "__slots__", "__getnewargs__")
+    + ("_fields", "_field_defaults", "_field_types", "_make", "_replace", "_asdict", "_source")
+)
+"""The names that the body of a named tuple may not bind."""
+
+CLASS_MADE_OTHERWISE = Rule(
+    "MC208",
+    "class-made-otherwise",
+    "Python would make the generated class otherwise than the two that inherit",
+)
+
+
+def compare_class_made_otherwise(classes: TwoClasses) -> Iterator[ClassFinding]:
+    """Find what Python does once where it makes one class, and otherwise where it makes two."""
+    checks = (_making, _named_tuple, _protocol, _total)
+    found = itertools.chain.from_iterable(check(classes.child, classes.parent) for check in checks)
+    if (reason := _made_by(classes.parent.node)) and classes.around.makes_otherwise(metaclass_of(classes.parent.node)):
+        yield Obstacle(classes.child.node, METACLASS, reason, WRITE_OUT).finding(CLASS_MADE_OTHERWISE)
+    yield from (one.finding(CLASS_MADE_OTHERWISE) for one in (*_slots(classes), *found, *_header(classes)))
+
+
+def _slots(classes: TwoClasses) -> Iterator[Obstacle]:
+    """Slots that cannot be those of both classes: not names, read by code, or beside a class attribute of their name."""
+    members = (*classes.child.members, *classes.parent.members)
+    found = [(one, slots_of(one.node)) for one in members if SLOTS in one.binds]
+    names = {name for _, slots in found for name in slots or ()} if len(found) > 1 else set[str]()
+    reasons = {
+        "with inheritance those of the two classes add up, but they are not written as names": (
+            one for one, slots in found if slots is None
+        ),
+        "with inheritance it has the slots of one class alone": (
+            one for one in members if found and SLOTS in one.text and SLOTS not in one.binds
+        ),
+        "a class with slots cannot have an attribute with the name of one": (
+            one for one in members if one.binds & names
+        ),
+    }
+    for reason, where in reasons.items():
+        for one in where:
+            yield Obstacle(one.node if one.is_own else classes.child.node, SLOTS, reason, WRITE_OUT)
+
+
+def _making(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
+    """Members of a class that Python looks at when it makes it."""
+    own = child.binds_anew
+    hashes = (
+        ast.unparse(getattr(one.node, "value", one.node)) != "None" for one in parent.members if HASH in one.binds
+    )
+    if EQUALITY in own and HASH not in own and any(hashes):
+        reason = f"with inheritance, a class that defines `{EQUALITY}` loses the parent's `{HASH}`"
+        yield Obstacle(child.node, HASH, reason, f"Define `{HASH}`, or assign `{HASH} = None`.")
+    for member in child.members:
+        if isinstance(member.node, ast.Delete) and member.binds & parent.binds:
+            reason = "with inheritance, the parent's value is visible again after this `del`"
+            yield Obstacle(
+                member.node, min(member.binds), reason, "Leave the name out of your class, or assign its value."
+            )
+    if any(INIT_SUBCLASS in member.binds for member in parent.members):
+        reason = (
+            "with inheritance, Python calls the parent's method for your class; the generated class has no such parent"
+        )
+        yield Obstacle(child.node, INIT_SUBCLASS, reason, "Write out its effect on your class.")
+
+
+def _named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
+    """Members that an heir of a named tuple may have, and a named tuple may not."""
+    if not _inherits(parent, "NamedTuple"):
+        return
+    if len(child.bases) > 1:
+        yield Obstacle(child.node, child.node.name, "a named tuple has no further bases", WRITE_OUT)
+    for member in child.members:
+        name = min(member.binds, default="")
+        if member.binds & OF_NAMED_TUPLES:
+            reason = "a class that inherits from a named tuple may define it, but a named tuple may not"
+            yield Obstacle(member.node, min(member.binds & OF_NAMED_TUPLES), reason, WRITE_OUT)
+        elif isinstance(member.node, ast.AnnAssign):
+            reason = "it would become a field of the named tuple; with inheritance it is none"
+            yield Obstacle(member.node, name, reason, WRITE_OUT)
+        elif member.is_function and attributes_set(member.function):
+            reason = "instances of a named tuple take no attributes, but those of your class do"
+            yield Obstacle(member.node, name, reason, WRITE_OUT)
+        elif "super(" in member.text and not member.binds & parent.binds:
+            yield Obstacle(member.node, name, "`super()` does not work in a named tuple", WRITE_OUT)
+
+
+def _inherits(block: ClassBlock, name: str) -> bool:
+    return any(base.partition("[")[0].rpartition(".")[2] == name for base in block.bases)
+
+
+def _protocol(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
+    """A class that inherits from a protocol without being one."""
+    if _inherits(parent, "Protocol") and not _inherits(child, "Protocol"):
+        reason = "the parent is a protocol and your class is not, but the generated class would be one"
+        cure = "Write the class out, or name `Protocol` behind the parent if it shall be a protocol too."
+        yield Obstacle(child.node, child.node.name, reason, cure)
+
+
+def _total(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
+    """Typed dictionaries: `total` counts for the fields of its own class, and the generated class has only one. A child
+    without `total` takes the parent's for its own fields, as in the corpus (muse_glimmer).
+    """
+    own = _keywords(child).get("total")
+    if own is None or own == _keywords(parent).get("total", "True"):
+        return
+    if inherited := fields_of(parent) - fields_of(child):
+        reason = f"`total={own}` would count for the parent's {listed(inherited)} too"
+        yield Obstacle(child.node, child.node.name, reason, WRITE_OUT)
+
+
+def _header(classes: TwoClasses) -> Iterator[Obstacle]:
+    """Keywords of the parent, which Python hands to `__init_subclass__` or to the metaclass for the parent alone. Where
+    that only sets attributes of the class, another value in the child's header hides the parent's.
+    """
+    own = _keywords(classes.child)
+    for keyword, value in _keywords(classes.parent).items():
+        if keyword in INHERITED_KEYWORDS or own.get(keyword) == value:
+            continue
+        if keyword in own and any(map(classes.around.hook_sets_attributes, classes.bases)):
+            continue
+        reason = f"`{keyword}={value}` in its header applies to the parent alone, but the generated class has one header for both"
+        repeat = f"Write `{keyword}={value}` in the header of your class too, or write the class out."
+        cure = WRITE_OUT if keyword in own else repeat
+        yield Obstacle(classes.child.node, classes.name, reason, cure)
+
+
+def check_class_made_otherwise(facts: Facts) -> Iterator[Finding]:
+    """Find what a base, a decorator or a descriptor does for each class that is made: for the parent, and then for its heir."""
+    making = any(word in one.text for one in facts.generated.values() for word in (INIT_SUBCLASS, METACLASS))
+    for heir, parent in facts.heirs:
+        above = [one.node for one in facts.lineage(heir.name)][1:] if making else []
+        elsewhere = [(by, class_node(text)) for by, text in facts.makers_of(parent)]
+        made = [(METACLASS, _made_by(one)) for one in (*above, *(one for by, one in elsewhere if by == METACLASS))]
+        made += [(INIT_SUBCLASS, _adds_up(hook, "")) for hook in _hooks(above)]
+        # What another file holds, such as a table of all classes, has the parent too.
+        made += [
+            (INIT_SUBCLASS, _adds_up(hook, first_parameter(hook))) for hook in _hooks([one for _, one in elsewhere])
+        ]
+        found = [(one.by, changed_by(one, heir.members)) for one in makers_of_class(facts, heir, parent)]
+        made += [(by, reason) for by, (name, reason) in found if not is_special(name)]
+        for subject, reason in dict.fromkeys(made):
+            if reason:
+                yield not_mergeable(CLASS_MADE_OTHERWISE, facts.at_class(heir), subject, reason, WRITE_OUT)
+
+
+def _hooks(above: Sequence[ast.ClassDef]) -> Iterator[Function]:
+    nodes = (node for one in above for node in one.body)
+    yield from (node for node in nodes if isinstance(node, Function) and node.name == INIT_SUBCLASS)
+
+
+def _made_by(node: ast.ClassDef) -> str:
+    """What a metaclass in the header of a class would do once; "" for none."""
+    metaclass = metaclass_of(node)
+    if metaclass.rpartition(".")[2] in PLAIN_METACLASSES:
+        return ""
+    return f"with inheritance, `{metaclass}` makes the parent and then your class; here it would make only one class"
+
+
+def _set_again(function: Function, holder: str) -> list[str]:
+    """The attributes that a function sets from their own values, of the name `holder`; "" for any."""
+    bindings = bindings_of(*function.body)
+    named = [
+        (dotted(one.func), f"{dotted(one.args[0])}.{getattr(one.args[1], 'value', '')}")
+        for one in bindings.calls
+        if one.args[1:]
+    ]
+    read = bindings.effects.reads | {path for called, path in named if called == "getattr"}
+    bound = bindings.effects.binds | {path for called, path in named if called == "setattr"}
+    return sorted(path for path in bound & read if path.startswith(f"{holder}.") or (not holder and "." in path))
+
+
+def _adds_up(hook: Function, holder: str) -> str:
+    """What `__init_subclass__` of a base would do once, where twice is something else; "" for nothing. `holder` is the name
+    whose attributes count; "" for all.
+    """
+    twice = _set_again(hook, holder)
+    if twice:
+        return f"a base's sets `{twice[0]}` from its own value, for the parent and again for your class"
+    bindings = bindings_of(*hook.body)
+    lists = (
+        dotted(one.func.value)
+        for one in bindings.calls
+        if isinstance(one.func, ast.Attribute) and one.func.attr in ADDING
+    )
+    added = sorted(path for path in lists if path and path.partition(".")[0] not in bindings.assigns)
+    added = [path for path in added if not holder or path.startswith(f"{holder}.")]
+    return f"a base's adds to `{added[0]}`, for the parent and again for your class" if added else ""
+
+
+def _keywords(block: ClassBlock) -> dict[str, str]:
+    return {keyword.arg or "**": ast.unparse(keyword.value) for keyword in block.node.keywords}
+
+
+SET_NAME = "__set_name__"
+LISTING = frozenset({"dir", "getmembers"})
+"""The functions that give all attributes of a class. What looks at `vars` is MC206."""
+DESCRIBING = frozenset({"__doc__", "__signature__", "__module__"})
+"""The attributes of a class that say something to readers alone."""
+NAMES_OF_CLASSES = frozenset({"__name__", "__qualname__"})
+"""Those that each class has of its own."""
+
+
+class Maker(NamedTuple):
+    """A function that gets a class of the modular file, or its parent, where that is made."""
+
+    by: str
+    """The decorator or the attribute, as the class has it."""
+    function: Function | ast.Lambda
+    holder: str
+    """The parameter that holds the class."""
+    of_parent: bool
+    """Whether inheritance calls it for the parent."""
+    of_heir: bool
+    """Whether it calls it for the heir."""
+    is_lost: bool = False
+    """Whether the generated class is without it."""
+
+    @property
+    def may_keep(self) -> bool:
+        """Whether it is a descriptor's, which may keep what it reads."""
+        return getattr(self.function, "name", "") == SET_NAME
+
+
+class ClassHandling(NamedTuple):
+    """What a function does with the class that it gets. `EVERYTHING` is an attribute whose name is computed."""
+
+    sets: frozenset[str]
+    """The attributes that it sets or deletes, but for `DESCRIBING`."""
+    reads: frozenset[str]
+    keeps: bool
+    """Whether it keeps something, there or in a descriptor."""
+
+
+def makers_of_class(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Maker]:
+    """The decorators and descriptors of a class and of its parent, as far as they can be read."""
+    if "@" in heir.text or "@" in parent.text:
+        yield from _decorators(facts, heir, parent)
+    yield from _descriptors(facts, heir, parent)
+
+
+def _decorators(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Maker]:
+    own = {decorator_path(one): one for one in heir.members.node.decorator_list}
+    theirs = {decorator_path(one): one for one in parent.members.node.decorator_list}
+    for path, node in (own | theirs).items():
+        is_own = path in own or path in {facts.renamed(parent, one) for one in own}
+        is_lost = bool(own) and not is_own
+        if is_lost and NO_DECORATORS in own:
+            continue
+        holder, _, method = path.rpartition(".")
+        named = (facts.texts_of(one, None if path in own else parent, "") for one in (path, holder) if one)
+        texts = next(filter(None, map(tuple, named)), ())
+        for function, parameter in _getting_class(texts, method, is_factory=isinstance(node, ast.Call)):
+            yield Maker(path, function, parameter, path in theirs, is_own, is_lost)
+
+
+_Taker = tuple[Function | ast.Lambda, str]
+"""A function with the parameter that holds the class."""
+
+
+@functools.lru_cache(maxsize=256)  # heirs have the decorators of their parents in common
+def _getting_class(texts: tuple[str, ...], method: str, *, is_factory: bool) -> Sequence[_Taker]:
+    """The functions that get the class from a decorator: itself, or those that it returns.
+
+    Args:
+        texts: the decorator, and what it uses if it is an assignment.
+        method: the last part of its name.
+    """
+    own, *others = (walk_until((*FUNCTIONS, ast.Lambda, ast.ClassDef), parse(text)) for text in texts or [""])
+    known = {node.name: node for one in others for node in one if isinstance(node, (*FUNCTIONS, ast.ClassDef))}
+    found: list[_Taker] = []
+    for node in own:
+        if isinstance(node, (*FUNCTIONS, ast.Lambda)):
+            functions = [] if is_factory else [node]
+            functions += _returned(node) if isinstance(node, Function) else []
+            found += ((one, name) for one in functions for name in [*parameters_of(one)][:1])
+        elif isinstance(node, ast.ClassDef):
+            found += _method(node, "__call__" if is_factory else "__init__")
+        elif isinstance(node, ast.Name) and isinstance(used := known.get(node.id), Function):  # `partial(decorate, 2)`
+            found += ((used, name) for name in parameters_of(used))
+        elif isinstance(node, ast.Name) and isinstance(used, ast.ClassDef):  # `TABLE.register`, of `TABLE = Table()`
+            found += _method(used, method)
+    return found
+
+
+def _returned(function: Function) -> list[Function | ast.Lambda]:
+    """The functions within one that it names in what it returns."""
+    nodes = own_nodes(function)
+    named = walk(*(one for one in nodes if isinstance(one, ast.Return)))
+    names = {one.id for one in named if isinstance(one, ast.Name)}
+    return [one for one in nodes if isinstance(one, Function) and one.name in names]
+
+
+def _method(node: ast.ClassDef, name: str, place: int = 1) -> list[_Taker]:
+    """The method of a name, with the parameter at a place."""
+    methods = (one for one in node.body if isinstance(one, Function) and one.name == name)
+    return [(one, parameter) for one in methods for parameter in [*parameters_of(one)][place : place + 1]]
+
+
+def _descriptors(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Maker]:
+    both = heir.members.names & parent.members.names
+    for owner, is_own in ((heir, True), (parent, False)):
+        for name, value in named_values(owner.members.node.body):
+            path = dotted(value.func) if isinstance(value, ast.Call) else ""
+            is_again = name in both and not is_own
+            for text in facts.texts_of(path, None if is_own else parent, SET_NAME) if path else ():
+                for function, holder in _method(class_node(text), SET_NAME) if SET_NAME in text else ():
+                    yield Maker(name, function, holder, not is_own, is_own or is_again, is_again)
+
+
+def handling_of(maker: Maker) -> ClassHandling:
+    """What a function, with those within it, does with the class that it gets."""
+    body = maker.function.body
+    nodes = walk(*body) if isinstance(body, list) else walk(body)
+    other_names = (one for one in nodes if isinstance(one, ast.Assign) and dotted(one.value) == maker.holder)
+    names = {maker.holder}.union(*(bindings_of(one).binds for one in other_names))
+    sets, reads, kept, asked = set[str](), set[str](), set[str](), set[str]()
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            kept.add(node.attr)
+        if isinstance(node, ast.Attribute) and dotted(node.value) in names:
+            (reads if isinstance(node.ctx, ast.Load) else sets).add(node.attr)
+        elif isinstance(node, ast.AugAssign) and dotted(node.target).rpartition(".")[0] in names:
+            reads.add(dotted(node.target).rpartition(".")[2])
+        elif isinstance(node, ast.ClassDef) and names.intersection(map(dotted, node.bases)):
+            sets |= bindings_of(*node.body).binds
+        elif isinstance(node, ast.Call):
+            called, given = dotted(node.func).rpartition(".")[2], node.args and dotted(node.args[0]) in names
+            name = str(getattr(node.args[1], "value", EVERYTHING)) if node.args[1:] else EVERYTHING
+            if given and (called in BY_NAME or called in LISTING):
+                (asked if called == "hasattr" else sets if called in ("setattr", "delattr") else reads).add(name)
+            elif called == "type" and names.intersection(
+                map(dotted, getattr([*node.args, None, None][1], "elts", ()))
+            ):
+                sets.add(EVERYTHING)
+    # What it sets after asking whether the class has it, stands beside no other.
+    return ClassHandling(frozenset(sets - DESCRIBING - asked), frozenset(reads), bool((sets | kept) - DESCRIBING))
+
+
+def changed_by(maker: Maker, heir: Members) -> tuple[str, str]:
+    """The attribute of a class that a decorator or descriptor would set or read otherwise, and how; two "" for none."""
+    sets, reads, keeps = handling_of(maker)
+    if maker.is_lost:
+        lost = min(sets, default="")
+        reason = f"it sets `{lost}` for the parent too, but in the generated class yours takes its place"
+        return lost, reason if lost else ""
+    if maker.of_parent and maker.of_heir:
+        again = min(sets & reads, default="")
+        return again, f"it sets `{maker.holder}.{again}` from its own value, once for each class" if again else ""
+    if not maker.of_parent or not (sets or keeps and maker.may_keep):
+        return "", ""
+    wrapped = {one.name for one in heir.methods if is_special(one.name) and one.name in dict(one.super_calls)} & reads
+    changed = heir.names - wrapped
+    if name := min(changed if EVERYTHING in sets else changed & sets, default=""):
+        return name, f"it sets the parent's `{name}`, but in the generated class it would replace yours"
+    if name := min((changed & reads or NAMES_OF_CLASSES & reads) - sets, default=""):
+        return name, f"it reads the parent's `{name}`, but in the generated class it would read yours"
+    if changed and EVERYTHING in reads:
+        return EVERYTHING, "it reads members of the parent by computed names, but in the generated class yours too"
+    return "", ""
+
+
+def is_special(name: str) -> bool:
+    """Whether an attribute is Python's or a decorator's own: `__init__`, `__validators`. Published decorators wrap and set such
+    ones, and their classes are meant as they are generated (`use_experts_implementation`, `requires`).
+    """
+    return name.startswith("__")

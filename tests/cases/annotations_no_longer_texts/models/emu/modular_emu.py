@@ -1,0 +1,8 @@
+from ..llama.modeling_llama import LlamaOutput
+
+
+class EmuOutput(LlamaOutput):
+    pass
+
+
+__all__ = ["EmuOutput"]
