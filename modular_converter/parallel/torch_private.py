@@ -92,10 +92,10 @@ def in_no_pass(unit: Any) -> bool:
     return bool(unit._get_fsdp_state()._training_state is NAMES.find("TrainingState").IDLE)
 
 
-def gather_alone(root: Any) -> None:
-    """Let a root hold its whole weights outside of its forward; ``reshard`` frees them."""
-    root._get_fsdp_state()._lazy_init()
-    root.unshard()
+def as_root(model: Any) -> Any:
+    """The outermost module that ``fully_shard`` was called with; else the first one that is called would be taken for it."""
+    model._get_fsdp_state()._lazy_init()
+    return model
 
 
 def show_shares(units: Iterable[Any]) -> list[Any]:

@@ -8,6 +8,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+from transformers import DynamicCache
 
 from modular_converter.parallel import Training, parallelize
 from modular_converter.parallel.tiny.build import build, target_of
@@ -42,12 +43,48 @@ def far(found, wanted):
     return float((found - wanted).detach().abs().max() / wanted.detach().abs().max())
 
 
+def note_lengths(module, seen):
+    """Let a forward note the lengths that it gets, and keep its input; hooks in the model are refused."""
+    own = module.forward
+
+    def forward(hidden):
+        seen.add(hidden.shape[1])
+        module.kept = hidden.detach()
+        return own(hidden)
+
+    module.forward = forward
+
+
+def hooked(model):
+    """Logits of a model with hooks that change its inputs and outputs."""
+    handles = [
+        model.register_forward_pre_hook(
+            lambda _, args, named: (args, {"input_ids": named["input_ids"].flip(1)}), with_kwargs=True
+        ),
+        model.register_forward_hook(lambda _, args, result: result.logits.cumsum(1)),
+    ]
+    found = model(input_ids=IDS)
+    for one in handles:
+        one.remove()
+    return found
+
+
+def told_inside(model, norm):
+    """What is told of a hook on a module inside, of what a forward has stored there, and of a layer that is called by itself."""
+    handle = norm.register_forward_hook(lambda *_: None)
+    said = [refused(lambda: model(input_ids=IDS))]
+    handle.remove()
+    layer, hidden = model.model.layers[0], torch.zeros(1, 4, model.config.hidden_size, dtype=torch.double)
+    around = model.model.rotary_emb(hidden, torch.arange(4)[None], *model.config.layer_types[:1])
+    return [*said, refused(lambda: norm.kept.sum()), refused(lambda: layer(hidden, position_embeddings=around))]
+
+
 def compared(kind, layout="cp2", settings=None, **training):
     """The largest relative errors of steps, of weights and of outputs beside one process, and the lengths that a norm got."""
     model = whole(kind, **(settings or {}))
     sharded, seen, worst = shared_out(model, layout, **training), set(), 0.0
     norm = next(one for name, one in sharded.named_modules() if name.endswith(("post_attention_layernorm", "ln_2")))
-    norm.register_forward_pre_hook(lambda _, args: seen.add(args[0].shape[1]))
+    note_lengths(norm, seen)
     optimizers = [torch.optim.AdamW(one.parameters(), lr=1e-3) for one in (model, sharded)]
     mine = slice(sharded.data_rank, None, sharded.layout.data)
     own = lambda one: one[mine] if sharded.layout.data > 1 else one  # noqa: E731
@@ -89,9 +126,11 @@ def compared(kind, layout="cp2", settings=None, **training):
                 outputs = max(outputs, far(pair[0].logits[rows], pair[1].logits[rows]))
                 if more:
                     outputs = max(outputs, far(pair[0].hidden_states[1][rows], pair[1].hidden_states[1][rows]))
-        asked = [one(input_ids=IDS, logits_to_keep=3).logits for one in (sharded, model)]
-        outputs = max(outputs, far(*asked))
-    return {"worst": worst, "lengths": sorted(seen), "outputs": outputs}
+        for kept in (3, torch.tensor([-1, 4])):
+            outputs = max(outputs, far(*(one(input_ids=IDS, logits_to_keep=kept).logits for one in (sharded, model))))
+        outputs = max(outputs, far(*map(hooked, (sharded, model))))
+        told = told_inside(sharded, norm) if "gemma" in kind else []
+    return {"worst": worst, "lengths": sorted(seen), "outputs": outputs, "told": told}
 
 
 def refused(call):
@@ -105,6 +144,11 @@ def own_loss(model):
     """Of hidden states that are this process's part."""
     found = model(input_ids=IDS, labels=IDS, output_hidden_states=True)
     (found.loss + found.hidden_states[1].pow(2).mean()).backward()
+
+
+def set_loss(model):
+    model.loss_function = lambda logits, labels, **_: logits.mean()
+    return model(input_ids=IDS, labels=IDS)
 
 
 def refusals():
@@ -121,6 +165,7 @@ def refusals():
     found = {
         "generate": refused(lambda: sharded.generate(IDS)),
         "cache": refused(lambda: sharded(input_ids=IDS, use_cache=True)),
+        "empty cache": refused(lambda: sharded(input_ids=IDS, past_key_values=DynamicCache())),
         "part": refused(lambda: torch.no_grad()(sharded.model)(input_ids=IDS)),
         "packed": refused(lambda: sharded(input_ids=IDS, position_ids=packed)),
         "mask": refused(lambda: sharded(input_ids=IDS, attention_mask=MASK[:, None, None])),
@@ -129,6 +174,7 @@ def refusals():
         "eager": refused(lambda: shared_out(eager)),
         "by length": refused(lambda: shared_out(by_length)),
         "own loss": refused(lambda: own_loss(sharded)),
+        "set loss": refused(lambda: set_loss(shared_out(model))),
         "other batches": refused(lambda: shared_out(model)(input_ids=IDS + dist.get_rank())),
         "compiled": refused(lambda: shared_out(model, compile=True)),
         "stages": refused(lambda: shared_out(model, "cp2.pp2")),

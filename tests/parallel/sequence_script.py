@@ -12,6 +12,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from modular_converter.parallel import Training, parallelize
 from modular_converter.parallel.tiny.build import build, target_of
+from tests.parallel.context_script import note_lengths, refused
 
 
 LAYER = "model.layers.*."
@@ -58,8 +59,7 @@ def compared(kind, frozen=False, settings=None, **training):
     if frozen:
         model.model.embed_tokens.requires_grad_(False)
     sharded, seen = shared_out(model, **training), set()
-    norm = sharded.model.layers[1].post_attention_layernorm
-    norm.register_forward_pre_hook(lambda _, args: seen.add(args[0].shape[1]))
+    note_lengths(sharded.model.layers[1].post_attention_layernorm, seen)
     optimizers = [torch.optim.AdamW(one.parameters(), lr=1e-3) for one in (model, sharded)]
     worst = 0.0
     for number in range(3):
@@ -100,17 +100,17 @@ def collectives():
     return found
 
 
-def refused(call):
-    try:
-        return f"no error: {call()}"
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def between(model):
-    """A model that computes between its layers with what one gives."""
+def between(model, module):
+    """What computes between the layers with what one gives, as code of a module of Python that only the library has."""
     sharded = shared_out(model)
-    sharded.model.layers[0].register_forward_hook(lambda layer, args, result: result * 1.0)
+
+    def again(layer, args, result):
+        return result * 1.0
+
+    again.__module__ = module
+    sharded.model.layers[0].register_forward_hook(again)
+    with torch.no_grad():
+        sharded(input_ids=IDS)  # of whole sequences
     return sharded(input_ids=IDS)
 
 
@@ -140,7 +140,8 @@ def main():
     found["refused"] = {
         "odd": refused(lambda: shared_out(model)(input_ids=IDS[:, :5])),
         "states": refused(lambda: shared_out(model)(input_ids=IDS, **given)),
-        "between": refused(lambda: between(model)),
+        "hook": refused(lambda: between(model, __name__)),
+        "between": refused(lambda: between(model, "transformers.modeling_utils")),
         "compiled": refused(lambda: shared_out(model, compile=True)),
         "no tensors": refused(lambda: parallelize(model, layout="fsdp2", training=Training(sequence_parallel=True))),
     }

@@ -135,6 +135,27 @@ def heads_edited(layout):
     return said, float((want - found).abs().max())
 
 
+def note(*_):
+    """A hook that does nothing; at the top of the file, so that processes can compare their models."""
+
+
+def hooked_before(layout):
+    """What is told of a hook that a projection had before `parallelize`."""
+    model = llama()
+    model.model.layers[1].self_attn.q_proj.register_forward_hook(note)
+    return call(parallelize(model, layout=layout, device="cpu", probe=False))
+
+
+@torch.no_grad()
+def layer_first(layout):
+    """How far a layer that is called before the model is from one device, and the model behind it."""
+    hidden, found = torch.ones(2, 9, 32), []
+    for model in (llama(), parallelize(llama(), layout=layout, device="cpu", probe=False)):
+        around = model.model.rotary_emb(hidden, torch.arange(9)[None])
+        found.append(model.model.layers[0](hidden, position_embeddings=around).sum() + model(input_ids=IDS).logits)
+    return float((found[0] - found[1]).abs().max())
+
+
 def built(layout):
     model = llama()
     model.model.layers[0].mlp.train(dist.get_rank() == 1)
@@ -153,6 +174,7 @@ if __name__ == "__main__":
     found["method"] = other_method(sys.argv[1])
     if sys.argv[1] == "tp2":
         found["resized"] = resized(sys.argv[1])
+    found["hooked"], found["layer"] = hooked_before(sys.argv[1]), layer_first(sys.argv[1])
     found["caught"] = caught(sys.argv[1], not_an_array)
     everyone = [None, None]
     dist.all_gather_object(everyone, found)

@@ -12,10 +12,10 @@ pytest.importorskip("transformers")
 import torch  # noqa: E402
 
 from modular_converter.parallel.choice.context_parallel import (  # noqa: E402
-    ContextParallel,
     _joined,
     _own,
     causal_mask,
+    compute_in_parts,
     difference_in_parts,
 )
 from modular_converter.parallel.shard.collectives import FakeGroup  # noqa: E402
@@ -48,7 +48,12 @@ def test_a_small_instance_proves_or_refuses():
 
 
 def test_a_gemma_trains_as_on_one_process():
-    same(line_of(2, SCRIPT, "gemma3_text,cp2")["gemma3_text,cp2"])
+    found = line_of(2, SCRIPT, "gemma3_text,cp2")["gemma3_text,cp2"]
+    same(found)
+    hook, stored, alone = found["told"]
+    assert "post_attention_layernorm has a hook, which would get this process's share" in hook
+    assert "post_attention_layernorm.kept was stored by a forward and is this process's share" in stored
+    assert "cp: a part of the model was called by itself" in alone
 
 
 def same(found, worst=1e-6, lengths=(4, 18)):
@@ -79,6 +84,7 @@ def test_more_parts_and_experts():
 SAID = {
     "generate": "generate keeps keys and values, of which a process has its part alone",
     "cache": "use_cache: with cp no cache is kept",
+    "empty cache": "past_key_values: with cp no cache is kept",
     "part": "cp: a part of the model was called by itself",
     "packed": "cp: position_ids that begin anew are several sequences in a row",
     "mask": "cp: attention_mask has the shape [2, 1, 1, 33]",
@@ -86,6 +92,7 @@ SAID = {
     "dropout": "cp: dropout would draw other numbers than one device",
     "eager": 'cp needs the attention "sdpa", and LlamaForCausalLM has eager',
     "by length": "cp: the frequencies of model.rotary_emb (dynamic) depend on the whole sequence's length",
+    "set loss": "cp: the loss of LlamaForCausalLM is not that of a causal model",
     "own loss": "for a loss of your own leave labels out",
     "other batches": "processes 0 and 1 divide the same layers, stages or sequences and were given different batches",
     "compiled": "cp goes neither with compile= nor with sequence_parallel= yet",
@@ -112,7 +119,7 @@ def test_a_mask_for_gpus_takes_no_memory():
 
 def test_the_tables_of_the_library_hold_no_model():
     model = build(target_of("llama", "causal"), {}).model
-    ContextParallel(model, FakeGroup(2))
+    compute_in_parts(model, FakeGroup(2))
     held = weakref.ref(model)
     del model
     gc.collect()

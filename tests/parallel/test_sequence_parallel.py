@@ -52,6 +52,7 @@ def test_what_looks_along_the_sequence_is_refused(found):
 SAID = {
     "odd": "a sequence of 5 does not divide by 2 processes: pad it to a multiple of 2",
     "states": "output_hidden_states: with sequence_parallel a process has only parts",
+    "hook": "model.layers.0 has a hook, which would get this process's share",
     "between": "before model.layers.1 the model computes with the output of the previous layer",
     "compiled": "sequence_parallel= and compile= do not go together yet",
     "no tensors": "sequence_parallel= needs a layout with tp and without pp, such as tp2; this one is fsdp2",

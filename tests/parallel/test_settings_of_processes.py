@@ -21,6 +21,9 @@ def test_what_a_process_alone_has_set_is_told_to_all_before_the_call(layout):
         assert (
             said == "no error" if layout == "fsdp2" else "of a key/value cache: processes share out its heads" in said
         )
+    assert max(found.pop("layer")) < 1e-5
+    for hooked in found.pop("hooked"):
+        assert hooked == "" if layout == "fsdp2" else "layers.1.self_attn.q_proj has a hook, which would get" in hooked
     if layout == "tp2":
         for resized, undone in found.pop("resized"):
             assert "self_attn.head_dim was set, but processes share out the sizes" in resized and undone == ""

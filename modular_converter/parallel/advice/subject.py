@@ -21,7 +21,7 @@ from modular_converter.parallel.advice.recording import (
     RunUse,
     record_run,
 )
-from modular_converter.parallel.choice.context_parallel import ContextParallel, difference_in_parts, refuse_forms
+from modular_converter.parallel.choice.context_parallel import compute_in_parts, difference_in_parts, refuse_forms
 from modular_converter.parallel.choice.fit import fit
 from modular_converter.parallel.choice.kept_answers import AnswersOfModel
 from modular_converter.parallel.choice.select_plan import SelectedPlan, select_plan
@@ -345,7 +345,7 @@ class ModelInQuestion:
         if begin is not None:
             begin()
         if kind.context > 1:
-            ContextParallel(model, context)
+            compute_in_parts(model, context)
         return record_run(model, dict(named_layers(model)), inputs, (group, context), self.trains)
 
     def _divided(

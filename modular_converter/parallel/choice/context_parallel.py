@@ -12,6 +12,7 @@ It is proven on a small instance before the user's model is changed.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import weakref
@@ -37,11 +38,15 @@ from modular_converter.parallel.shard.collectives import SEQUENCE, Group, exchan
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT
 from modular_converter.parallel.tiny.build import copy_of
 from modular_converter.parallel.tiny.fields import dropout_rates
-from modular_converter.parallel.torch_private import make_subclass, pytree
+from modular_converter.parallel.torch_private import current_graph_task_id, make_subclass, pytree
 from modular_converter.parallel.trace.record import bound_arguments, forward_names
 
 
 CURE = "leave cp out for this model"
+_ALONE = (
+    "cp: a part of the model was called by itself, or attends to another sequence than its own; only the whole model's forward "
+    "cuts sequences into parts"
+)
 _NUMBERS = itertools.count()
 # Arguments that would hand on keys and values of other calls, under their names in several versions.
 _CACHES = ("past_key_values", "cache", "use_cache")
@@ -71,28 +76,20 @@ class _Call:
 
 
 class ContextParallel:
-    """The hooks on a model, and its attention; ``detach`` removes them.
+    """A model's forwards in parts, and its attention.
 
     Args:
         group: the processes that share out a sequence.
-        check: called with the arguments of each forward, by name, before they are cut.
         keeps_parts: whether a forward with gradients and labels returns this process's logits alone.
 
     Raises ``ApplyError`` if the model has a form that allows no parts of a sequence.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        group: Group,
-        check: Callable[[dict[str, Any]], None] = lambda given: None,
-        keeps_parts: bool = True,
-    ) -> None:
+    def __init__(self, model: Any, group: Group, keeps_parts: bool = True) -> None:
         from transformers import AttentionInterface, AttentionMaskInterface
 
         self.configs = refuse_forms(model)
-        self.group, self.check, self.keeps_parts = group, check, keeps_parts
-        self.shifts = _shifts_labels(model)
+        self.group, self.keeps_parts = group, keeps_parts
         self.rates = [(owner, name) for owner in model.modules() for name in dropout_rates(owner)]
         taken = inspect.signature(model.forward).parameters.values()
         named = "use_cache" in forward_names(model) or any(one.kind is one.VAR_KEYWORD for one in taken)
@@ -102,28 +99,21 @@ class ContextParallel:
         own = weakref.ref(self)  # the tables of the library stay, and the model must not
         AttentionInterface.register(name, lambda *given, **named: _there(own).attention(*given, **named))
         AttentionMaskInterface.register(name, lambda *given, **named: _there(own).mask(*given, **named))
-        self._use(name)
-        self.name = name
-        self.handles = [
-            model.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True),
-            model.register_forward_hook(self._after, always_call=True),
-        ]
-
-    def detach(self) -> None:
-        """Remove the hooks, and give the model its own attention back."""
-        for handle in self.handles:
-            handle.remove()
-        self._use("sdpa")
-
-    def _use(self, name: str) -> None:
         for config in self.configs:
             config._attn_implementation = name
+        self.name = name
 
-    def _before(self, model: Any, args: Any, kwargs: Any) -> Any:
-        self.call = None
+    def run(self, model: Any, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The model's own forward of this process's part; hooks of the model are around it, and see the whole."""
+        given = self._cut(model, args, kwargs)
+        try:
+            return self._whole(own(**given))
+        finally:
+            self.call = None
+
+    def _cut(self, model: Any, args: Any, kwargs: Any) -> dict[str, Any]:
         given = {name: one for name, one in bound_arguments(model, args, kwargs).items() if one is not None}
         self._refuse(model, given)
-        self.check(given)
         ids, mask = given["input_ids"], given.get("attention_mask")
         length = ids.shape[1]
         rows = self._positions(length, ids.device)
@@ -143,7 +133,7 @@ class ContextParallel:
         keeps = self.keeps_parts and labelled and torch.is_grad_enabled()
         padded = mask is not None and not bool(mask.all())
         self.call = _Call(length, rows, inside, padded, keeps, kept)
-        return (), given
+        return given
 
     def _positions(self, length: int, device: torch.device) -> torch.Tensor:
         """The places of this process's tokens, some of them beyond the end."""
@@ -171,7 +161,7 @@ class ContextParallel:
             )
         if torch.compiler.is_compiling():
             raise ApplyError("cp and torch.compile do not go together yet: leave one of them out")
-        if said := [name for name in _CACHES if given.get(name)]:
+        if said := [name for name in _CACHES if given.get(name) not in (None, False)]:
             raise ApplyError(
                 f"{said[0]}: with cp no cache is kept, since a process has only its part of the keys: leave it out, and "
                 "generate with another layout, such as tp"
@@ -191,7 +181,7 @@ class ContextParallel:
         for name in given.keys() - {*known, "logits_to_keep"}:
             if any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(given[name])):
                 raise ApplyError(f"cp: {name} is a tensor that no rule cuts into parts of the sequence: leave it out")
-        if "labels" in given and not self.shifts:
+        if "labels" in given and not _shifts_labels(model):
             raise ApplyError(
                 f"cp: the loss of {type(model).__name__} is not that of a causal model; leave labels out, and compute it from the "
                 "outputs, which are whole then"
@@ -204,10 +194,9 @@ class ContextParallel:
                 "made, or call eval()"
             )
 
-    def _after(self, model: Any, args: Any, result: Any) -> Any:
-        call, self.call = self.call, None
-        if call is None or result is None:  # after an error
-            return None
+    def _whole(self, result: Any) -> Any:
+        call = self.call
+        assert call is not None, "a forward has begun it"
         logits: Any = getattr(result, "logits", result[0] if isinstance(result, tuple) else None)
 
         def whole(leaf: Any) -> Any:
@@ -245,10 +234,7 @@ class ContextParallel:
 
         call = self.call
         if call is None or (q_length, kv_length) != (len(call.rows), call.length):
-            raise ApplyError(
-                "cp: a part of the model was called by itself, or attends to another sequence than its own; only the whole "
-                "model's forward cuts sequences into parts"
-            )
+            raise ApplyError(_ALONE)
         even = allow_is_bidirectional_skip and call.length == len(call.rows) * self.group.size
         local = local_size is not None and call.length >= local_size
         if (allow_is_causal_skip or even) and not local and not call.padded:
@@ -278,6 +264,8 @@ class ContextParallel:
         """Attention of this process's queries [batch, heads, part, features] to the keys and values of all parts."""
         from transformers.integrations.sdpa_attention import sdpa_attention_forward as sdpa
 
+        if self.call is None and current_graph_task_id() == -1:  # a backward may compute layers again
+            raise ApplyError(_ALONE)
         if query.shape[2] != key.shape[2] or more.get("position_bias") is not None:
             raise ApplyError(f"cp: {type(module).__name__} attends to more than its own sequence: {CURE}")
         both = exchanged(torch.cat([key, value], -1).transpose(1, 2), self.group, _joined, _sum).transpose(1, 2)
@@ -292,6 +280,17 @@ class ContextParallel:
             mask = causal_mask(size, end, query.device)
             found.append(sdpa(module, own, key[:, :, :end], value[:, :, :end], mask, is_causal=False, **more)[0])
         return torch.cat(found, 1), None
+
+
+def compute_in_parts(model: Any, group: Group, keeps_parts: bool = True) -> None:
+    """Let a model compute this process's part of each sequence."""
+    context, own = ContextParallel(model, group, keeps_parts), model.forward
+
+    @functools.wraps(own)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return context.run(model, own, args, kwargs)
+
+    model.forward = forward
 
 
 def _there(own: weakref.ref[ContextParallel]) -> ContextParallel:
@@ -314,7 +313,7 @@ def causal_mask(rows: int, end: int, device: torch.device) -> torch.Tensor:
 def _kept(given: Any, length: int, device: torch.device) -> torch.Tensor | None:
     """The places of the logits that ``logits_to_keep`` asks for; None for all."""
     if isinstance(given, torch.Tensor):
-        return given.to(device)
+        return torch.arange(length, device=device)[given.to(device)]  # also of negative ones
     return torch.arange(length - min(given, length), length, device=device) if given else None
 
 
@@ -412,7 +411,7 @@ def difference_in_parts(model: Any) -> str:
     for given in ({"input_ids": ids, **labels}, with_mask(small.model, {"input_ids": ids})):
         subject = in_fitting_precision(copy_of(small.model), given)
         verdict = check_on_threads(
-            subject, plan, _RANKS, lambda applied: ContextParallel(applied.model, applied.group, keeps_parts=False)
+            subject, plan, _RANKS, lambda applied: compute_in_parts(applied.model, applied.group, keeps_parts=False)
         )
         if not verdict.passed:
             return verdict.reason

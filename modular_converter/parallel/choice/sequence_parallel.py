@@ -165,6 +165,9 @@ class SequenceParallel:
 
     Args:
         products: linear layers that reduce-scatter their product themselves.
+
+    Attributes:
+        inside: the paths of the modules that take or return parts of the sequence in a forward with gradients.
     """
 
     def __init__(self, model: torch.nn.Module, zone: Zone, group: Group, products: Collection[str] = ()) -> None:
@@ -172,6 +175,9 @@ class SequenceParallel:
         self.wholes: dict[str, torch.Size] = {}
         self.handles: list[Any] = [model.register_forward_pre_hook(_refuse_states, with_kwargs=True)]
         self.products = [model.get_submodule(path) for path in products]
+        layers, regions = (tuple(f"{path}." for path in paths) for paths in (zone.layers, zone.regions))
+        paths = [path for path, _ in model.named_modules()]
+        self.inside = [one for one in paths if f"{one}.".startswith(layers) and not one.startswith(regions)]
         self._scatter(True)
         for path in zone.layers:
             first, last = path == zone.layers[0], path == zone.layers[-1]

@@ -106,8 +106,9 @@ def choose_cache(model: Any, kwargs: dict[str, Any]) -> None:
         settings.cache_implementation = "static" if all(kwargs.get(name) is None for name in CACHES) else None
 
 
-def let_counts_vary() -> None:
-    """Let torch compile the step for all counts of tokens in a cache: else it does so for the first one, and then again.
+@contextlib.contextmanager
+def counts_vary() -> Iterator[None]:
+    """A ``generate`` that lets torch compile its step for all counts of tokens in a cache: else for the first, and then again.
 
     The tensors of a layer for compiled steps keep their addresses, so that what its ``update`` assigns are counts. A layer
     with a sliding window has one, and its step took two compilations.
@@ -116,8 +117,9 @@ def let_counts_vary() -> None:
     names = {name for kind in _with_heirs(caches.StaticLayer) for name in _assigned(kind.update)} if caches else set()
     own = rf".*\.layers\[\d+\]\.({'|'.join(sorted(names))})$"
     config = torch.compiler.config
-    if names and own not in config.dynamic_sources:
-        config.dynamic_sources = ",".join(filter(None, [config.dynamic_sources, own]))
+    sources = ",".join(filter(None, [config.dynamic_sources, own if names else ""]))
+    with config.patch(dynamic_sources=sources):
+        yield
 
 
 def _with_heirs(kind: type[Any]) -> Iterator[type[Any]]:

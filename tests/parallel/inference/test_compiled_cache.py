@@ -9,13 +9,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers.cache_utils")
-from modular_converter.parallel.inference.generation import let_counts_vary  # noqa: E402
+from modular_converter.parallel.inference.generation import counts_vary  # noqa: E402
 
 
 SCRIPT = """
 import torch, torch._dynamo
 from transformers import CompileConfig, Gemma3ForCausalLM, Gemma3TextConfig
-from modular_converter.parallel.inference.generation import let_counts_vary
+from modular_converter.parallel.inference.generation import counts_vary
 
 sizes = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, head_dim=16)
 config = Gemma3TextConfig(**sizes, num_key_value_heads=2, vocab_size=64, sliding_window=24, layer_types=
@@ -37,15 +37,16 @@ def graphs():
     return torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
 before = graphs()
-let_counts_vary()
-print(before, graphs())
+with counts_vary():
+    print(before, graphs())
 """
 
 
 def test_what_an_update_of_a_static_layer_assigns_is_a_count() -> None:
     with torch.compiler.config.patch(dynamic_sources=""):
-        let_counts_vary()
-        counts, layer = torch.compiler.config.dynamic_sources, "L['past_key_values'].layers[12]"
+        with counts_vary():
+            counts, layer = torch.compiler.config.dynamic_sources, "L['past_key_values'].layers[12]"
+        assert torch.compiler.config.dynamic_sources == ""  # the caller's own again
     assert re.fullmatch(counts, f"{layer}.cumulative_length_int")
     assert not re.fullmatch(counts, f"{layer}.keys") and not re.fullmatch(counts, "L['self'].cumulative_length_int")
 

@@ -141,8 +141,7 @@ def refusing_unproven(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(own)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # With parts of a sequence the arguments here are cut already: `parallelize` looks at those of the call.
-        if not torch.compiler.is_compiling() and "_context" not in self.__dict__:
+        if not torch.compiler.is_compiling():
             refuse_unproven(self, own, args, kwargs)
         return own(self, *args, **kwargs)
 

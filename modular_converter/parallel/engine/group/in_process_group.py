@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -37,7 +36,6 @@ from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, kep
 from modular_converter.parallel.engine.base.unproven_arguments import (
     UNPROVEN,
     Unproven,
-    refuse_unproven,
     refusing_unproven,
 )
 from modular_converter.parallel.engine.checkpoint.model_files import is_folder
@@ -89,7 +87,7 @@ from modular_converter.parallel.inference.generation import (
     agreeing_methods,
     checked_batches,
     choose_cache,
-    let_counts_vary,
+    counts_vary,
     paged_batches,
 )
 from modular_converter.parallel.inference.plain_forwards import DirectGroup, make_inference
@@ -98,6 +96,7 @@ from modular_converter.parallel.plans.resolve import resolve
 from modular_converter.parallel.shard.apply import Applied
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.shard.forwards import check_ids, never_traced
+from modular_converter.parallel.torch_private import as_root
 
 
 _NEEDS_GRADIENTS = "this model has its form for inference; leave inference= and compile= out to train it"
@@ -189,7 +188,6 @@ def parallelize_here(given: Arguments) -> Any:
     applied = source.apply_plan(model, plan if sequence is None else sequence.plan, types, grid.data is not None)
     if isinstance(grid.group, DirectGroup):
         make_inference(applied, grid.group, given.compile)
-        let_counts_vary()
         note(applied, shapes)
     else:
         watched = given.training is None or not given.training.compile
@@ -204,13 +202,15 @@ def parallelize_here(given: Arguments) -> Any:
         spread_over_data(model, grid, given.training)
     source.fill(model, offload)
     source.close()
+    if grid.data is not None:
+        as_root(model)
     if isinstance(grid.group, DirectGroup):
         hide_shares(model)
     model.__dict__["_hidden_sizes"] = hide_sizes(applied)
     if sequence is not None:  # after `fully_shard`, whose hooks replace a layer's inputs
         model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
     if grid.context is not None:
-        model.__dict__["_context"] = ContextParallel(model, grid.context, _looks_at_calls(model))
+        model.__dict__["_context"] = ContextParallel(model, grid.context)
     if not isinstance(grid.group, DirectGroup):
         parts = mark_parts(model)
         if given.training and given.training.compile:
@@ -272,31 +272,31 @@ def _refuse_parts(option: str, cure: str, difference: Callable[[], str], grid: P
         raise ApplyError(f"{option}: on parts of a sequence {said}: {cure}")
 
 
-def _looks_at_calls(model: Any) -> Callable[[dict[str, Any]], None]:
-    """A check of whole sequences before they are cut: arguments with a proof."""
-    own = weakref.ref(model)
+def _in_parts(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A forward whose processes share out sequences."""
 
-    def check(given: dict[str, Any]) -> None:
-        sharded: Any = own()
-        refuse_unproven(sharded, type(sharded).forward, (), given)
+    @functools.wraps(own)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.__dict__["_context"].run(self, functools.partial(own, self), args, kwargs)
 
-    return check
+    return forward
 
 
 def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     """The model's class with the methods of a sharded model."""
     inference = isinstance(grid.group, DirectGroup)
-    body: dict[str, Any] = {
-        name: with_whole_heads(refusing_unproven(name, getattr(own, name)))
-        for name in ("forward", "generate")
-        if hasattr(own, name)
-    }
+    inner = {name: getattr(own, name) for name in ("forward", "generate") if hasattr(own, name)}
+    if grid.context is not None:
+        inner["forward"] = _in_parts(own.forward)
+    body: dict[str, Any] = {name: with_whole_heads(refusing_unproven(name, method)) for name, method in inner.items()}
     if grid.context is not None:
         body |= refusals(own, ("generate", GENERATE_BATCH), ApplyError, _NO_CACHE)
     elif grid.layout.dp_shard > 1 and "generate" in body:
         body["generate"] = until_all_are_done(body["generate"])
     if inference:
         body = {name: without_gradients(method, given.compile) for name, method in body.items()} | no_training()
+        if "generate" in body:
+            body["generate"] = counts_vary()(body["generate"])
     if hasattr(own, GENERATE_BATCH) and grid.context is None:
         body[GENERATE_BATCH] = _batches_in_step(own, grid)
         body |= refusals(own, MANAGERS, ApplyError, NO_MANAGER)

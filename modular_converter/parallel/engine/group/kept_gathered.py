@@ -22,10 +22,10 @@ from modular_converter.parallel.engine.group.same_calls import everywhere
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup, under_transforms
 from modular_converter.parallel.torch_private import (
+    as_root,
     current_graph_task_id,
     end_broken_iteration,
     execution_engine,
-    gather_alone,
     in_no_pass,
     pytree,
     show_shares,
@@ -94,7 +94,7 @@ class KeptGathered:
                 f"a {type(module).__name__} was called by itself, and data ranks average gradients of its weights in a forward of "
                 "the model alone: call the model, or take torch.no_grad()"
             )
-        gather_alone(self.model)
+        as_root(self.model).unshard()  # until `reshard`
         self.alone = module
 
     def _after_alone(self, module: Any, args: Any, result: Any) -> None:

@@ -55,8 +55,10 @@ _OURS = ("transformers.", "modular_converter.", "torch.distributed.", "torch.uti
 def modules_with_shares(model: torch.nn.Module) -> dict[str, bool]:
     """The paths of the modules in which processes compute different things, and whether hooks on them would get these.
 
-    A block that ends in a sum takes and returns whole tensors.
+    A block that ends in a sum takes and returns whole tensors, and so does a model whose processes share out sequences.
     """
+    if "_context" in model.__dict__:
+        return {path: bool(path) for path, _ in model.named_modules()}
     pieces = model.__dict__["_applied"].resolution.pieces
     cut = {
         name.rpartition(".")[0]
@@ -69,6 +71,10 @@ def modules_with_shares(model: torch.nn.Module) -> dict[str, bool]:
     }
     found.pop("", None)  # its forward has gathered the numbers
     return found
+
+
+def _hooks_of(model: torch.nn.Module, paths: Iterable[str]) -> list[tuple[str, Mapping[int, Callable[..., Any]]]]:
+    return [(path, vars(model.get_submodule(path))[kind]) for path in paths for kind in HOOKS]
 
 
 def _callers(hooks: Mapping[int, Callable[..., Any]]) -> int:
@@ -106,11 +112,10 @@ class SameParts:
         self.kept, self.names = [one for _, one, _ in found], [name for _, _, name in found]
         self.dicts = [one for _, one in self.owners]
         shared = modules_with_shares(model)
-        self.hooks = [
-            (path, vars(model.get_submodule(path))[kind]) for path in shared if shared[path] for kind in HOOKS
-        ]
+        sequence = model.__dict__.get("_sequence")
+        self.hooks = _hooks_of(model, [path for path in shared if shared[path]])
+        self.hooks_with_gradients = _hooks_of(model, [] if sequence is None else sequence.inside)
         self.blocks = [model.get_submodule(path) for path in shared if not shared[path]]
-        self.hooked = [_callers(one) for _, one in self.hooks]
         self.hooks_of_all = HOOKS_OF_ALL if any(shared.values()) else ()
         self.counts, self.values = list(map(len, self.dicts)), self._now()
         self._look_for_weights()
@@ -133,8 +138,8 @@ class SameParts:
 
     def refuse_others(self, model: torch.nn.Module) -> None:
         """Raise ``ApplyError`` with the first module or weight that was set, added or deleted."""
-        for (path, one), before in zip(self.hooks, self.hooked):
-            if len(one) > before and _callers(one) > before:
+        for path, one in self.hooks + self.hooks_with_gradients * torch.is_grad_enabled():
+            if one and _callers(one):
                 raise ApplyError(
                     f"{path} has a hook, which would get this process's share: put it on a module around it"
                 )
@@ -175,10 +180,11 @@ class StoredShares:
 
     Args:
         modules: path -> a module in which processes compute different things.
+        groups: the processes that do.
     """
 
-    def __init__(self, modules: Iterable[tuple[str, torch.nn.Module]], group: ProcessGroup) -> None:
-        self.scopes, self.group = [(path, vars(module)) for path, module in modules], group
+    def __init__(self, modules: Iterable[tuple[str, torch.nn.Module]], groups: Iterable[ProcessGroup]) -> None:
+        self.scopes, self.groups = [(path, vars(module)) for path, module in modules], groups
         self.made = [dict(scope) for _, scope in self.scopes]  # constants that no forward has stored
         self.shown: list[tuple[dict[str, Any], str, Any, Any]] = []
         self.attributes, self.lengths = [scope for _, scope in self.scopes], list(map(len, self.made))
@@ -216,12 +222,13 @@ class StoredShares:
                 scope[name] = own
 
     def _whole(self, own: torch.Tensor, where: str) -> torch.Tensor:
-        meet(f"code that reads {where}", self.group.group)
-        if len(set(everywhere((tuple(own.shape), digest_of(own)), self.group))) > 1:
-            raise ApplyError(
-                f"{where} was stored by a forward and is this process's share, {list(own.shape)}: let forward return it, or "
-                "store it in the module around"
-            )
+        for group in self.groups:
+            meet(f"code that reads {where}", group.group)
+            if len(set(everywhere((tuple(own.shape), digest_of(own)), group))) > 1:
+                raise ApplyError(
+                    f"{where} was stored by a forward and is this process's share, {list(own.shape)}: let forward return it, or "
+                    "store it in the module around"
+                )
         return own
 
 
@@ -258,7 +265,8 @@ class SameSettings:
         self.spread = grid.data is not None
         self.batch = PartsOfBatch(model, grid) if grid.layout.data > 1 else None
         self.tables = tables
-        self.stored = StoredShares(shared if grid.group.size > 1 else [], grid.group)
+        groups = [one for one in (grid.group, grid.context) if one is not None and one.size > 1]
+        self.stored = StoredShares(shared, groups)
         self.switches, self.settings = _switches(), known_settings(model)
         self.caches = CacheShares(model) if grid.group.size > 1 else None
 

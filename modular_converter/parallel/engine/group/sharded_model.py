@@ -100,7 +100,7 @@ class Sharded(InLayout, MemoryFigures):
         self.__dict__.pop(WATCHED, None)
         self.__dict__.pop(CALLS, None)
         self.__dict__.pop("_dropout").detach()
-        for parts in ("_sequence", "_context", "_attentions"):
+        for parts in ("_sequence", "_attentions"):
             if parts in self.__dict__:
                 self.__dict__.pop(parts).detach()
         release(self.__dict__.pop("_held_modules"))

@@ -42,7 +42,7 @@ from modular_converter.parallel.inference.fused import unfuse
 from modular_converter.parallel.inference.generation import (
     GENERATE_BATCH,
     choose_cache,
-    let_counts_vary,
+    counts_vary,
     make_agree,
     paged_batches,
     tokens_of,
@@ -131,7 +131,6 @@ class Worker(Answering):
         loaded.local = local_modules(model, applied.resolution.pieces)
         loaded.copies = applied.copies()
         make_inference(applied, self.group, compile)
-        let_counts_vary()  # a static cache may also be asked for by a call
         del keep
         loaded.compiled = compile
         make_agree(model, self.group, self.progress.step)
@@ -157,8 +156,9 @@ class Worker(Answering):
             choose_cache(loaded.model, kwargs)
         if loaded.dropout is not None and called.is_forward:
             loaded.dropout.given, loaded.dropout.whole = (args, kwargs), None
-        # A token needs no gradients.
-        with torch.inference_mode(), self._form_of(loaded, called), self.casting(self.device):
+        # A token needs no gradients. A static cache may also be asked for by a call.
+        varying = counts_vary() if method == "generate" else contextlib.nullcontext()
+        with torch.inference_mode(), varying, self._form_of(loaded, called), self.casting(self.device):
             result = called.on(loaded.model)
             stays, check = self._agreed(loaded, called, tokens_of(result) if method == GENERATE_BATCH else result)
         stored = self._stored(loaded, called, name)

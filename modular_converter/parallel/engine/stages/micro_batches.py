@@ -31,6 +31,7 @@ _ROWS_FIRST = (
     "shift_labels",
     "token_type_ids",
 )
+NO_ROWS = "the batch has no rows: leave it out, on all processes"
 # The most runs without data to find the rows of all inputs.
 _MOST_RUNS = 32
 
@@ -79,7 +80,8 @@ def batch_of(inputs: Mapping[str, Any], chunks: int, device: torch.device, rows:
     moved = {name: v.to(device) if isinstance(v, torch.Tensor) else v for name, v in inputs.items()}
     size = rows.size(moved)
     if not size:
-        raise ApplyError("a step needs the batch by name, such as input_ids=ids")
+        given = any(isinstance(value, torch.Tensor) and value.dim() for value in moved.values())
+        raise ApplyError(NO_ROWS if given else "a step needs the batch by name, such as input_ids=ids")
     if size % chunks:
         fitting = [number for number in range(1, size + 1) if size % number == 0]
         sizes = ", ".join(map(str, fitting[-6:]))

@@ -34,6 +34,7 @@ from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import Checkpoints, Trained, saved_buffers
 from modular_converter.parallel.engine.stages.generate import Decoder
 from modular_converter.parallel.engine.stages.micro_batches import (
+    NO_ROWS,
     Batch,
     RowDimensions,
     batch_of,
@@ -471,7 +472,9 @@ class Pipeline(Checkpoints):
 
         Raises ``ApplyError`` for other kinds of decoding, inputs or caches, and for several stages in a process.
         """
-        decoder = self._begun("generate", (input_ids,), options | {"groups": groups}, self._made_decoder)
+        decoder = self._begun(
+            "generate", (input_ids,), options | {"groups": groups}, lambda: self._decoder_for(input_ids)
+        )
         self._shapes.train(self.training)
         self._made_for = None  # the decoder changes the shapes of the stage
         with together([self._calls]):
@@ -485,7 +488,9 @@ class Pipeline(Checkpoints):
             raise NotInStages(f"{lost[0]} was set, which no stage sees: undo it; {_BEFORE}")
         return found
 
-    def _made_decoder(self) -> Decoder:
+    def _decoder_for(self, input_ids: torch.Tensor) -> Decoder:
+        if not len(input_ids):
+            raise ApplyError(NO_ROWS)
         if self._decoder is None:
             self._decoder = Decoder(self.stages, self._shapes, self._plan, self._group, self._place)
         return self._decoder

@@ -84,6 +84,7 @@ SAME = cast(
         ({"input_ids": IDS.repeat(4, 1)}, 7, "24 rows do not divide .* one of 3, 4, 6, 8, 12, 24$"),
         ({"input_ids": IDS, "use_cache": True}, 2, "keeps no caches"),
         ({"input_ids": IDS, "cache_params": object()}, 2, "keeps no caches"),
+        ({"input_ids": IDS[:0]}, 2, "the batch has no rows"),
         ({}, 2, "input_ids=ids"),
     ],
 )
