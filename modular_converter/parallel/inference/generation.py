@@ -116,7 +116,7 @@ def counts_vary() -> Iterator[None]:
     caches = sys.modules.get("transformers.cache_utils")
     names = {name for kind in _with_heirs(caches.StaticLayer) for name in _assigned(kind.update)} if caches else set()
     own = rf".*\.layers\[\d+\]\.({'|'.join(sorted(names))})$"
-    config = torch.compiler.config
+    config: Any = torch.compiler.config
     sources = ",".join(filter(None, [config.dynamic_sources, own if names else ""]))
     with config.patch(dynamic_sources=sources):
         yield

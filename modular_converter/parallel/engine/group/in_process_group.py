@@ -78,7 +78,7 @@ from modular_converter.parallel.engine.group.weight_sources import (
     WeightSource,
     same_checkpoint,
 )
-from modular_converter.parallel.engine.group.whole_state import made_by_first, whole_tensors
+from modular_converter.parallel.engine.group.whole_state import made_by_first, other_arguments, whole_tensors
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.inference.generation import (
     GENERATE_BATCH,
@@ -207,10 +207,7 @@ def parallelize_here(given: Arguments) -> Any:
     if isinstance(grid.group, DirectGroup):
         hide_shares(model)
     model.__dict__["_hidden_sizes"] = hide_sizes(applied)
-    if sequence is not None:  # after `fully_shard`, whose hooks replace a layer's inputs
-        model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
-    if grid.context is not None:
-        model.__dict__["_context"] = ContextParallel(model, grid.context)
+    _share_sequences(model, grid, sequence)
     if not isinstance(grid.group, DirectGroup):
         parts = mark_parts(model)
         if given.training and given.training.compile:
@@ -270,6 +267,14 @@ def _refuse_parts(option: str, cure: str, difference: Callable[[], str], grid: P
         said = from_first_process(difference, grid.everyone)
     if said:
         raise ApplyError(f"{option}: on parts of a sequence {said}: {cure}")
+
+
+def _share_sequences(model: Any, grid: ProcessGrid, sequence: SequencePlan | None) -> None:
+    """Behind `fully_shard`, whose hooks replace a layer's inputs."""
+    if sequence is not None:
+        model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
+    if grid.context is not None:
+        model.__dict__["_context"] = ContextParallel(model, grid.context)
 
 
 def _in_parts(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -364,6 +369,7 @@ class AdaptedShare:
     def save_pretrained(self, folder: str | os.PathLike[str], **more: Any) -> None:
         """Save the adapters as peft does, from the first process; only their weights are gathered."""
         own: Any = super()
+        more = other_arguments(more)
         base, prefix = self.get_base_model(), self._prefix()
         state = torch.nn.Module.state_dict(base, prefix=prefix, keep_vars=True)
         whole, fetch = whole_tensors(state, {f"{prefix}{one.name}": one for one in spread_of(base)})

@@ -31,6 +31,7 @@ from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import InLayout, Trained
 from modular_converter.parallel.engine.group.whole_state import (
     load_whole_state,
+    other_arguments,
     saved_by_first,
     whole_state,
     whole_tensors,
@@ -163,6 +164,7 @@ class Sharded(InLayout, MemoryFigures):
             more: other arguments of the library's method; with them the first process holds the whole model.
         """
         refuse_saving_adapters(self, "call unshard()")  # type: ignore[arg-type]
+        more = other_arguments(more)
         if is_unpacked(self):  # type: ignore[arg-type]
             raise ApplyError(
                 "quantised weights can only be saved from the whole model: call unshard(), and save it then"

@@ -114,6 +114,13 @@ def whole_tensors(
     return whole, fetch
 
 
+def other_arguments(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of ``save_pretrained`` but those that say whose weights are saved, and by whom, as ``Trainer`` does."""
+    if given.get("state_dict") is not None:
+        raise ApplyError("save_pretrained takes the weights from all processes itself: leave state_dict= out")
+    return {name: value for name, value in given.items() if name not in ("state_dict", "is_main_process")}
+
+
 def saved_by_first(model: Any, save: Callable[[], None]) -> None:
     """Save a model, of which the first process writes the files; all processes must call it.
 
