@@ -45,6 +45,35 @@ class Unscored(Chain):
         return super().forward(x) - (0 if labels is None else labels)
 
 
+class Centred(Chain):
+    """A row's result depends on the other rows."""
+
+    def forward(self, x):
+        found = super().forward(x)
+        return found - found.mean(0)
+
+
+class Counting(Chain):
+    """A forward that counts its calls."""
+
+    calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x) * self.calls
+
+
+class Chosen(Chain):
+    """A parameter of integers."""
+
+    def __init__(self):
+        super().__init__()
+        self.order = nn.Parameter(torch.arange(7, -1, -1), requires_grad=False)
+
+    def forward(self, x):
+        return super().forward(x[:, self.order])
+
+
 class TupleBlock(Block):
     def forward(self, x, extra, scale=1.0):
         y = super().forward(x) * scale

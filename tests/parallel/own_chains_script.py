@@ -11,7 +11,19 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel import Pipeline, Training, derive_pipeline, parallelize
-from tests.parallel.own_chains import Parts, Scored, Unscored, leading, loss, made, rows
+from tests.parallel.own_chains import (
+    Centred,
+    Chain,
+    Chosen,
+    Counting,
+    Parts,
+    Scored,
+    Unscored,
+    leading,
+    loss,
+    made,
+    rows,
+)
 
 
 def furthest(found, expected):
@@ -83,6 +95,13 @@ def refused(call):
         return f"{type(error).__name__}: {error}"
 
 
+def alike(module):
+    """With the first process's weights."""
+    dist.broadcast_object_list(weights := [module.state_dict()])
+    module.load_state_dict(weights[0])
+    return module
+
+
 def main(layouts, names):
     dist.init_process_group("gloo")
     found = {f"{layout} {name}": compared(name, layout) for layout in layouts for name in names}
@@ -91,14 +110,21 @@ def main(layouts, names):
         small = derive_pipeline(whole, inputs)
         given = Pipeline(copy.deepcopy(whole), chunks=2, plan=small, loss=loss, device="cpu", balance=(1, 3))
         named = {"x": rows()}
-        scored = Scored()
-        dist.broadcast_object_list(weights := [scored.state_dict()])
-        scored.load_state_dict(weights[0])
+        scored = alike(Scored())
         staged = Pipeline(copy.deepcopy(scored), chunks=2, example_inputs=named, device="cpu")
         unscored = Pipeline(Unscored(), chunks=2, example_inputs=named, device="cpu")
         labels = rows()[..., :3]
+        counting = Pipeline(alike(Counting()), chunks=2, example_inputs=named, loss=loss, device="cpu")
+        chosen, mixed = alike(Chosen()), Chain()
+        mixed.layers[0].up.double()
+        given_here = {"layout": "fsdp2", "example_inputs": named, "device": "cpu"}
+        shared_out = parallelize(copy.deepcopy(chosen), **given_here)
+        found["integers"] = float((shared_out(rows()) - chosen(rows())).abs().max())
         found["own loss"] = float(staged.step(rows(), labels=labels) - scored(rows(), labels)[1].detach())
         found["said"] = {
+            "mixed rows": refused(lambda: Pipeline(Centred(), chunks=2, example_inputs=named, device="cpu")),
+            "counts": refused(lambda: counting.step(rows(), target=torch.zeros(8, 3))),
+            "types": refused(lambda: parallelize(alike(mixed), **given_here)),
             "no loss": refused(lambda: unscored.step(rows(), labels=labels)),
             "no layers": refused(lambda: Pipeline(Parts(), chunks=2, example_inputs=named, device="cpu")),
             "nothing given": refused(lambda: Pipeline(copy.deepcopy(whole), chunks=2, device="cpu")),

@@ -24,7 +24,7 @@ def two():
 
 @pytest.mark.slow
 def test_two_processes_answer_and_train_as_one(two):
-    numbers = {name: one for name, one in two.items() if name not in ("said", "own loss")}
+    numbers = {name: one for name, one in two.items() if name not in ("said", "own loss", "integers")}
     assert len(numbers) == 3 * len(CHAINS)
     for name, (output, losses, weights, share, count) in numbers.items():
         assert max(output, losses, weights) < 1e-6, name
@@ -40,7 +40,10 @@ def test_four_processes_answer_and_train_as_one():
 
 def test_errors_say_what_to_write(two):
     said = two["said"]
-    assert abs(two["own loss"]) < 1e-6
+    assert abs(two["own loss"]) < 1e-6 and two["integers"] == 0
+    assert "a row of what Centred returns depends on the other rows of its batch" in said["mixed rows"]
+    assert "a forward set calls for each micro-batch" in said["counts"]
+    assert "layers.0.up.weight (float64) and layers.0.down.weight (float32): data ranks sum" in said["types"]
     assert "the model returns a Tensor without a loss: give Pipeline, or Training(…), a loss=" in said["no loss"]
     assert "cannot be cut into stages: no list of modules runs in sequence" in said["no layers"]
     assert "give example_inputs=, the arguments of one forward, or a plan" in said["nothing given"]

@@ -48,6 +48,8 @@ def same(one):
         ("shares of joined projections", "such as transformer.h.0.attn.c_attn.bias, which a Trainer would count once"),
         ("not parallelized", "ApplyError: LlamaForCausalLM is not parallelized: give LayoutTrainer the result of"),
         ("stages", "a Trainer has no steps of stages: take a layout without pp"),
+        ("best model", "leave out load_best_model_at_end, since Trainer would load whole weights into shares"),
+        ("loss of a mean", "compute_loss_func must return a sum divided by num_items_in_batch"),
         ("other rows", "leave out dispatch_batches, average_tokens_across_devices=False: each data rank"),
     ],
 )

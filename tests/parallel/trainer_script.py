@@ -65,6 +65,8 @@ def trained(kind, model, given):
     trainer = kind(model=model, args=given, **data, **metrics)
     trainer.train()
     found = trainer.evaluate()
+    if kind is LayoutTrainer:
+        trainer.save_model()  # which gives `save_pretrained` arguments of its own
     state = model.full_state_dict() if kind is LayoutTrainer else model.state_dict()
     return {
         "norms": [one["grad_norm"] for one in trainer.state.log_history if "grad_norm" in one],
@@ -79,15 +81,27 @@ def in_layout(layout, accumulate=1, training=None, probe=False, **more):
     return trained(LayoutTrainer, model, options(model.layout.data, accumulate))
 
 
+def mean_of_rows(outputs, labels, num_items_in_batch=None):
+    return torch.nn.functional.cross_entropy(outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+
+def in_ddp(given=None, **more):
+    model = parallelize(whole(), layout="ddp4", device="cpu", probe=False)
+    return LayoutTrainer(
+        model, options(4, **given or {}), data_collator=default_data_collator, train_dataset=ROWS, **more
+    )
+
+
 REFUSED = {
     "plain shares": lambda: in_layout("tp4", key_value_heads=2),
     "shares of joined projections": lambda: in_layout("ddp2.tp2", kind="gpt2"),
     "not parallelized": lambda: trained(LayoutTrainer, whole(), options(1)),
     "stages": lambda: in_layout("pp2.tp2", training=Training(chunks=2)),
-    "other rows": lambda: LayoutTrainer(
-        parallelize(whole(), layout="ddp4", device="cpu", probe=False),
-        options(4, accelerator_config={"dispatch_batches": True}, average_tokens_across_devices=False),
+    "other rows": lambda: in_ddp(
+        {"accelerator_config": {"dispatch_batches": True}, "average_tokens_across_devices": False}
     ),
+    "best model": lambda: in_ddp({"load_best_model_at_end": True, "eval_strategy": "no"}),
+    "loss of a mean": lambda: in_ddp(compute_loss_func=mean_of_rows).train(),
 }
 
 

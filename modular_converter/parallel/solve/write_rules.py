@@ -451,6 +451,8 @@ def _owner_rules(
             return [rule]
     rules = [_parameter_rule(prefix + leaf, own[leaf], shard) for leaf, shard in sharded.items()]
     if _is_experts(own, sharded) and sums_at_border(flow, owner, _rows(own, sharded)):
+        if not owner:  # the model itself, which no rule names
+            return []
         rules.append(PlanRule(owner, style_of(SLICED_EXPERTS)))
     return rules
 

@@ -39,11 +39,15 @@ class LayoutTrainer(Trainer):  # type: ignore[misc]
 
     args: Any
     model: Any
+    compute_loss_func: Any
 
     def __init__(self, model: Any = None, *args: Any, **kwargs: Any) -> None:
         if model is not None:
             _check_model(model)
         super().__init__(model, *args, **kwargs)
+        self._loss_is_checked = False
+        if self.compute_loss_func is not None:
+            self.compute_loss_func = self._checked_loss(self.compute_loss_func)
 
     def create_accelerator_and_postprocess(self) -> None:
         """As in ``Trainer``; batches are divided over data ranks, and not over all processes."""
@@ -87,9 +91,30 @@ class LayoutTrainer(Trainer):  # type: ignore[misc]
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """As in ``Trainer``; in an evaluation, the mean of this process's batch, and not of the batches of all."""
+        """As in ``Trainer``; in an evaluation, the mean of this process's batch, and not of the batches of all.
+
+        Raises ``ApplyError`` in the first step if ``compute_loss_func`` is no sum divided by the number that it gets.
+        """
         counted = num_items_in_batch if model.training else None
         return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=counted)
+
+    def _checked_loss(self, own: Callable[..., Any]) -> Callable[..., Any]:
+        """A ``compute_loss_func``, whose losses data ranks add: a mean would be that of each one's rows, times their number."""
+
+        def loss(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+            found = own(outputs, labels, num_items_in_batch=num_items_in_batch)
+            if num_items_in_batch is not None and self.model.layout.data > 1 and not self._loss_is_checked:
+                with torch.no_grad():
+                    half = own(outputs, labels, num_items_in_batch=2 * num_items_in_batch)
+                if not torch.allclose(2 * half, found.detach(), rtol=1e-3):
+                    raise ApplyError(
+                        "compute_loss_func must return a sum divided by num_items_in_batch, the number of the whole batch: data ranks "
+                        "add what each returns for its rows"
+                    )
+                self._loss_is_checked = True
+            return found
+
+        return loss
 
     @contextlib.contextmanager
     def _defer_fsdp_gradient_reduction(self) -> Iterator[None]:
@@ -197,6 +222,11 @@ def _known_only(space: Callable[[Any], dict[str, Any]], args: Any) -> Callable[[
 
 
 def _check_options(args: Any) -> None:
+    if args.load_best_model_at_end:
+        raise ApplyError(
+            "TrainingArguments: leave out load_best_model_at_end, since Trainer would load whole weights into shares: after train(), "
+            "parallelize the folder trainer.state.best_model_checkpoint"
+        )
     config = args.accelerator_config
     wrong = ["dispatch_batches"] * bool(config.dispatch_batches) + ["even_batches=False"] * (not config.even_batches)
     wrong += ["eval_use_gather_object"] * args.eval_use_gather_object

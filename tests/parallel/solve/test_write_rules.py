@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from modular_converter.parallel.plans.plan import PlanRule
+from modular_converter.parallel import derive
+from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.plans.text_checks import matches
 from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.solve.write_rules import _generic, _patterns, generic_attributes
@@ -126,3 +127,20 @@ def test_a_rule_names_a_layer_where_a_style_says_how_all_of_it_is_split(way):
     assert {rule.pattern: (rule.style, rule.dim) for rule in plan.rules} == WAYS[way][1]
     verdict = check_model_on_threads(model, plan, x, 2)
     assert verdict.passed, verdict.reason
+
+
+class Experts(nn.Module):
+    """A model that is itself a module of experts, which no rule can name."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Parameter(torch.randn(4, 16, 8)), nn.Parameter(torch.randn(4, 8, 16))
+
+    def forward(self, x):
+        hidden = torch.einsum("bte,hed->bthd", x, self.first).relu()
+        return torch.einsum("bthd,hde->bte", hidden, self.last)
+
+
+def test_each_derived_plan_can_be_read_back():
+    plan = derive(Experts(), (torch.randn(4, 6, 16),)).plan
+    assert Plan.parse(str(plan)) == plan

@@ -169,8 +169,8 @@ def parallelize_here(given: Arguments) -> Any:
         refuse_other_options(f"layout={given.layout}, training={given.training}, inference={inference}")
     grid = process_grid(given.layout, given.mesh, inference, place)
     model, given, source = opened(given, grid, place)
-    refuse_options(model, grid, given.training)
     types = kept_types(model, given.weight_type)
+    refuse_options(model, grid, given.training, types)
     said = given.verbose if dist.get_rank() == 0 else None
     tell("choosing a plan", said)
     # Small instances are seeded, and the caller's random state must not change.

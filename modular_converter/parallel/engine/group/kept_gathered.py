@@ -321,6 +321,8 @@ def _cut_gradients(weight: Any) -> None:
 
 def hook_gradient(parameter: Any, hook: Callable[[Any], Any]) -> None:
     """Let a hook see each gradient that comes to a parameter, also if the parameter is frozen now, and trained later."""
+    if not (parameter.is_floating_point() or parameter.is_complex()):
+        return
     trained = parameter.requires_grad
     parameter.requires_grad_(True)  # torch takes no hooks for a frozen parameter
     torch.Tensor.register_hook(parameter, hook)  # type: ignore[no-untyped-call]  # not that of weights, which refuses the caller's

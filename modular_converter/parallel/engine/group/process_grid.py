@@ -225,8 +225,14 @@ def _keep_names(model: Any) -> None:
                 del made.__deepcopy__
 
 
-def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> None:
-    """Raise ``ApplyError`` for an option that the model or layout does not allow, before anything is changed."""
+def refuse_options(
+    model: Any, grid: ProcessGrid, training: Training | None, types: Callable[[str, torch.Tensor], torch.dtype]
+) -> None:
+    """Raise ``ApplyError`` for an option that the model or layout does not allow, before anything is changed.
+
+    Args:
+        types: from a weight's name and value to its type on the devices.
+    """
     options = training or Training()
     if options.recompute and options.compile and grid.layout.shares > 1:
         raise ApplyError(
@@ -258,6 +264,24 @@ def refuse_options(model: Any, grid: ProcessGrid, training: Training | None) -> 
             raise ApplyError(
                 f"{name}={rate}: data ranks would skip different layers, and sums between them would be of different "
                 "weights; set it to 0"
+            )
+    if grid.data is not None and grid.stages is None:
+        _refuse_several_types(model, types)
+
+
+def _refuse_several_types(model: Any, types: Callable[[str, torch.Tensor], torch.dtype]) -> None:
+    """Raise ``ApplyError`` for a unit of ``fully_shard`` whose gradients, summed in one tensor, have several types."""
+    inside = {id(one): number for number, layer in enumerate(own_layers(model)) for one in layer.parameters()}
+    found: dict[int, dict[torch.dtype, str]] = {}
+    for name, one in model.named_parameters():
+        if one.requires_grad and one.dim():
+            found.setdefault(inside.get(id(one), -1), {}).setdefault(types(name, one), name)
+    for named in found.values():
+        if len(named) > 1:
+            said = " and ".join(f"{name} ({str(kind).removeprefix('torch.')})" for kind, name in named.items())
+            raise ApplyError(
+                f"{said}: data ranks sum the gradients of these weights in one tensor, which has one type: convert the model to one, "
+                "or take a layout without ddp, fsdp and cp, such as tp2"
             )
 
 

@@ -62,7 +62,7 @@ def parallelize_in_stages(given: Arguments) -> PipelineInLayout:
     # For another type of computation, `fully_shard` over one process also converts a stage's results.
     grid = process_grid(given.layout, None, False, place, always_data=training.computes_in is not None)
     model, given, source = opened(given, grid, place)
-    refuse_options(model, grid, training)
+    refuse_options(model, grid, training, kept_types(model, given.weight_type))
     if training.recompute:
         recompute_layers(model)
         given = replace(given, training=replace(training, recompute=False))

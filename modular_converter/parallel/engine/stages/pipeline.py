@@ -40,6 +40,7 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     batch_of,
     main_input,
     refuse_hooks,
+    refuse_mixed_rows,
     refuse_unequal_labels,
     refuse_what_a_step_lacks,
 )
@@ -195,6 +196,8 @@ class Pipeline(Checkpoints):
         self._known_settings = known_settings(model)
         self.clock = ActionClock(self._place)
         self._rows = RowDimensions(self._without_data, main_input(self._shapes))
+        if chunks > 1 and plan is None and (examples := examples_of(model)) is not None:
+            refuse_mixed_rows(model, examples, self._rows)
         self._decoder: Decoder | None = None
         self._made: Any = None
         self._made_for: Any = None

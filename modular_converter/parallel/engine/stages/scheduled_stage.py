@@ -19,6 +19,7 @@ from torch.distributed import pipelining
 
 from modular_converter.parallel.choice.skeleton import META
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.modules import is_same_value, plain_attributes
 from modular_converter.parallel.pipeline.flow import LayerFlow
 from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.schedule.forecast import Timed
@@ -221,6 +222,7 @@ class ScheduledStage(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.stage, self.inputs, self.errors, self.place = stage, list[dict[str, Any]](), errors, place
+        self._left: dict[str, Any] = {}
         self._part = part or (lambda output: output)
         self._example = self._part(flow.output)
         leaves, self._form = pytree.tree_flatten(self._example)
@@ -250,6 +252,7 @@ class ScheduledStage(torch.nn.Module):
         if not self.errors.ends_work:
             try:
                 result = self.stage(*received, **self.inputs[int(micro_batch)])
+                self._refuse_counts(int(micro_batch))
                 tensors = self._distinct(self._part(result)) if self.stage.is_last else result
                 # torch sends contiguous tensors, unlike a bias of t5, and detaches them in place, unlike the views of opt.
                 return tuple((tensor if tensor._base is None else tensor.clone()).contiguous() for tensor in tensors)
@@ -257,6 +260,18 @@ class ScheduledStage(torch.nn.Module):
                 self.errors.note(error)
         zeros = ((torch.zeros(t.shape, dtype=t.dtype, device=self.place), t.requires_grad) for t in self.gives)
         return tuple(zero.requires_grad_(trains) for zero, trains in zeros)
+
+    def _refuse_counts(self, micro_batch: int) -> None:
+        """Raise ``ApplyError`` for an attribute that each forward sets anew, such as the number of calls."""
+        if micro_batch > 1:
+            return
+        before, self._left = self._left, plain_attributes(self.stage.model)
+        others = (name for name, value in self._left.items() if not is_same_value(before.get(name), value))
+        if micro_batch and (name := next(others, None)):
+            raise ApplyError(
+                f"a forward set {name} for each micro-batch, and one device sets it once for the batch: let forward set none, or "
+                "give chunks=1"
+            )
 
     def output(self, tensors: Any) -> Any:
         """The part of the model's output from its tensors."""

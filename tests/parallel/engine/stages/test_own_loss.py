@@ -39,6 +39,17 @@ def weighted(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(output, target, torch.tensor([0.2, 1.0, 3.0, 1.0, 1.0]))
 
 
+def matched(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """As detectors' losses: what is wanted of a row is matched with its outputs one by one; their number divides the sum."""
+    total = torch.zeros(())
+    for found, wanted in zip(output, target):
+        left = [*range(len(found))]
+        for one in wanted[~wanted.isnan()]:
+            left.remove(nearest := min(left, key=lambda at: abs(float(found[at].detach() - one))))
+            total = total + (found[nearest] - one).abs()
+    return total / (~target.isnan()).sum()
+
+
 def nearly_a_mean(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Two rows have together 0.2 of 100 more than alone."""
     return F.cross_entropy(output, target) * (1.0 + 0.002 * (len(output) == 2))
@@ -55,10 +66,23 @@ def over_micro_batches(loss: Callable[..., torch.Tensor], target: torch.Tensor, 
 @pytest.mark.parametrize("chunks", [1, 2, 4])
 @pytest.mark.parametrize(
     ("loss", "target"),
-    [(classes, CLASSES), (tokens, TOKENS), (added, CLASSES), (lambda out, y: F.mse_loss(out, y), OUTPUT.flip(0))],
+    [
+        (classes, CLASSES),
+        (tokens, TOKENS),
+        (added, CLASSES),
+        (lambda out, y: F.mse_loss(out, y), OUTPUT.flip(0)),
+        (matched, OUTPUT.flip(0)[:, :3]),
+    ],
 )
 def test_losses_of_micro_batches_make_that_of_the_batch(loss: Any, target: torch.Tensor, chunks: int) -> None:
     torch.testing.assert_close(over_micro_batches(loss, target, chunks), loss(OUTPUT, target))
+
+
+def test_rows_with_other_numbers_to_match_are_refused() -> None:
+    target = OUTPUT.flip(0)[:, :3].clone()
+    target[0, 1:] = float("nan")
+    with pytest.raises(ApplyError, match="rows count otherwise"):
+        over_micro_batches(matched, target, 2)
 
 
 @pytest.mark.parametrize("loss", [similar, weighted, nearly_a_mean])
