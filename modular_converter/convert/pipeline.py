@@ -203,13 +203,13 @@ def _makers(name: str, module: Module, library: Library) -> Iterator[tuple[str, 
 def _texts(name: str, module: Module, mentions: str, library: Library) -> Iterator[str]:
     """See `Facts.texts_of`."""
     home, statement = library.resolver.statement(name, module, mentions)
-    if statement is not None:
+    if statement is not None and statement.role is Role.CLASS:
+        yield from (one.text for one in library.resolver.lineage(name, module, mentions) if one is not None)
+    elif statement is not None:
         yield statement.text
         used = statement.uses if statement.role is Role.ASSIGNMENT else frozenset[str]()
         found = (home.definitions[one] for one in sorted(used & home.definitions.keys()))
         yield from (one.text for one in found if one.role in (Role.FUNCTION, Role.CLASS))
-        for base in statement.bases:
-            yield from _texts(base, home, mentions, library)
 
 
 def _inherited_missing_modules(finished: FinishedConversion, kinds: Collection[str]) -> Iterator[Finding]:

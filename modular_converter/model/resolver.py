@@ -9,7 +9,7 @@ import collections
 import enum
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -23,10 +23,6 @@ from modular_converter.model.nodes import dotted, parse
 
 MOST_STEPS = 20
 """The most imports that are followed from file to file; longer chains are of no author."""
-
-
-DEEPEST = 20
-"""The most ancestors of a class, one above the other, that are followed; longer chains are circles."""
 
 
 MOST_PARTS = 5
@@ -64,6 +60,18 @@ class Definition(NamedTuple):
     path: str
     name: str | None = None
     """None for the module itself."""
+
+
+class _Ancestor(NamedTuple):
+    """A base as a module names it, and what that is."""
+
+    name: str
+    module: Module
+    """The one that names it."""
+    home: Module
+    """The one that defines it."""
+    statement: Statement | None
+    """None for what is no class that can be read."""
 
 
 class Resolver:
@@ -153,41 +161,47 @@ class Resolver:
         module: Module,
         mentions: str = "",
         but: Callable[[str], bool] = lambda name: False,
-        depth: int = 0,
     ) -> Iterator[tuple[Module, Statement | None]]:
         """The same, each with the module that defines it; classes whose name is one of `but` are left out as `object` is."""
-        if name == "object" or but(name):
-            return
-        home, statement = self._class(name, module, mentions)
-        if statement is None or depth > DEEPEST:
-            yield home, None
-            return
-        yield home, statement
-        for base in statement.bases:
-            yield from self.homes_of_lineage(base, home, mentions, but, depth + 1)
+        return ((one.home, one.statement) for one in self._ancestors(name, module, mentions, but))
 
     def makes_otherwise(self, metaclass: str, module: Module) -> bool:
         """Whether a metaclass that a module names may do something where a class is made, which the plain ones do not."""
-        if metaclass.rpartition(".")[2] in PLAIN_METACLASSES:
-            return False
-        home, statement = self._class(metaclass, module)
-        if statement is None or not MAKING.isdisjoint(bindings_of(*class_node(statement.text).body).binds):
-            return True
-        return any(self.makes_otherwise(base, home) for base in statement.bases)
+        above = self.homes_of_lineage(metaclass, module, but=_is_plain_metaclass)
+        return any(
+            one is None or not MAKING.isdisjoint(bindings_of(*class_node(one.text).body).binds) for _, one in above
+        )
 
-    def may_bind(self, name: str, module: Module, attribute: str, depth: int = 0) -> bool:
+    def may_bind(self, name: str, module: Module, attribute: str) -> bool:
         """Whether a class that a module names, or an ancestor other than `object`, binds an attribute, or cannot be read."""
-        home, statement = self._class(name, module)
-        if statement is None or depth > DEEPEST:
-            known = attributes_of_known_class(_foreign_path(name, module))
-            return known is None or attribute in known
-        binds = names_in_class(statement.text)
-        return attribute in binds or any(self.may_bind(base, home, attribute, depth + 1) for base in statement.bases)
+        for one in self._ancestors(name, module):
+            if one.statement is not None:
+                known: Container[str] | None = names_in_class(one.statement.text)
+            else:
+                known = attributes_of_known_class(_foreign_path(one.name, one.module))
+            if known is None or attribute in known:
+                return True
+        return False
 
-    def _class(self, name: str, module: Module, mentions: str = "") -> tuple[Module, Statement | None]:
-        """The class that a module names, with the module that defines it; None for what is no class that can be read."""
-        home, statement = self.statement(name, module, mentions)
-        return home, statement if statement is not None and statement.role is Role.CLASS else None
+    def _ancestors(
+        self, name: str, module: Module, mentions: str = "", but: Callable[[str], bool] = lambda name: False
+    ) -> Iterator[_Ancestor]:
+        """A class and its ancestors, each once, whatever circles a file may write. A class that takes the name of its base has
+        one that cannot be read.
+        """
+        waiting: list[tuple[str, Module, Statement | None]] = [(name, module, None)]
+        seen = set[tuple[str, str]]()
+        while waiting:
+            name, module, heir = waiting.pop()
+            if name == "object" or but(name):
+                continue
+            home, statement = self.statement(name, module, mentions)
+            if statement is None or statement is heir or statement.role is not Role.CLASS:
+                yield _Ancestor(name, module, home, None)
+            elif (home.path, statement.name) not in seen:
+                seen.add((home.path, statement.name))
+                yield _Ancestor(name, module, home, statement)
+                waiting += ((base, home, statement) for base in reversed(statement.bases))
 
     def statement(self, name: str, module: Module, mentions: str = "") -> tuple[Module, Statement | None]:
         """The definition that a module names, with the module that has it; None for what cannot be read. See `lineage`."""
@@ -373,6 +387,10 @@ def _imports(module: Module) -> tuple[list[ImportedName], list[ImportedName], li
         kind = 0 if statement.role is Role.IMPORT else 2 if "TYPE_CHECKING" in statement.condition else 1
         groups[kind].extend((*statement.imports, *statement.inner_imports))
     return groups
+
+
+def _is_plain_metaclass(name: str) -> bool:
+    return name.rpartition(".")[2] in PLAIN_METACLASSES
 
 
 def _foreign_path(name: str, module: Module) -> str:

@@ -8,7 +8,6 @@ import pytest
 
 from modular_converter.convert.inherit.build import sets_attribute
 from modular_converter.convert.source.library import Library
-from modular_converter.model.resolver import DEEPEST
 from modular_converter.settings.load import profile_settings
 
 
@@ -50,14 +49,36 @@ def test_what_is_no_class_has_no_ancestors(tmp_path: pathlib.Path) -> None:
     assert names(tmp_path, texts, "A") == ["A", None]
 
 
+CHAIN = 20
+
+
 def test_long_chains_are_followed_and_circles_left(tmp_path: pathlib.Path) -> None:
-    chain = "class A0: ...\n" + "".join(f"class A{n + 1}(A{n}): ...\n" for n in range(DEEPEST + 5))
-    assert names(tmp_path, {"one": chain}, f"A{DEEPEST}") == [f"A{n}" for n in range(DEEPEST, -1, -1)]
-    assert names(tmp_path, {"one": chain}, f"A{DEEPEST + 1}")[-2:] == ["A1", None]
-    hops = {f"m{n}": f"from .m{n + 1} import A\n" for n in range(DEEPEST)} | {f"m{DEEPEST - 1}": "class A: ...\n"}
+    chain = "class A0: ...\n" + "".join(f"class A{n + 1}(A{n}): ...\n" for n in range(2 * CHAIN))
+    assert names(tmp_path, {"one": chain}, f"A{2 * CHAIN}") == [f"A{n}" for n in range(2 * CHAIN, -1, -1)]
+    hops = {f"m{n}": f"from .m{n + 1} import A\n" for n in range(CHAIN)} | {f"m{CHAIN - 1}": "class A: ...\n"}
     assert names(tmp_path, hops | {"one": "from .m0 import A\n"}, "A") == ["A"]
     circle = {"one": "from .two import A\n", "two": "from .one import A\n"}
     assert names(tmp_path, circle, "A") == [None]
+
+
+def test_each_ancestor_is_seen_once_however_often_it_is_a_base(tmp_path: pathlib.Path) -> None:
+    """In a circle of ten bases each, all ways have 10 ** 20 steps by the time that they are 20 classes long."""
+    circle = {
+        "one": f"class A({'B, ' * 10}metaclass=M): ...\nclass B({'A, ' * 10}): ...\n"
+        f"class M({'N, ' * 10}): ...\nclass N({'M, ' * 10}): ...\n"
+    }
+    assert names(tmp_path, circle, "A") == ["A", "B"]
+    library = Library(profile_settings())
+    module = library.module(str(tmp_path / "one.py"))
+    assert not library.resolver.may_bind("A", module, "size")
+    assert not library.resolver.makes_otherwise("M", module)
+    diamond = {"one": "class A: ...\nclass B(A): ...\nclass C(A): ...\nclass D(B, C): ...\n"}
+    assert names(tmp_path, diamond, "D") == ["D", "B", "A", "C"]
+
+
+def test_the_base_of_a_class_that_takes_its_name_cannot_be_seen(tmp_path: pathlib.Path) -> None:
+    texts = {"one": "from .two import A\n\nclass A(A): ...\n", "two": "class A: ...\n"}
+    assert names(tmp_path, texts, "A") == ["A", None]
 
 
 def test_a_method_that_sets_an_attribute(tmp_path: pathlib.Path) -> None:
