@@ -182,8 +182,6 @@ def _settings_for_reading(path: str) -> Settings:
         return profile_settings()
 
 
-DEEPEST = 20
-"""The most ancestors, one above the other, in which a method is looked for; longer chains are circles."""
 MOST_SHOWN = 60
 """The most lines of a hover."""
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -340,22 +338,27 @@ def _place(definition: Definition, library: Library) -> Location | None:
     return locate_word(definition.path, definition.name, text, statement.line if statement else 1)
 
 
-def _above(statement: Statement, module: Module, library: Library, method: str, depth: int = 0) -> Iterator[Location]:
-    """The definitions of a method in the ancestors of a class, the nearest first."""
-    for base in statement.bases if depth < DEEPEST else ():
+def _above(statement: Statement, module: Module, library: Library, method: str) -> Iterator[Location]:
+    """The definitions of a method in the ancestors of a class, in installed packages too, the nearest first."""
+    waiting, seen = [(base, module) for base in reversed(statement.bases)], set[Definition]()
+    while waiting:
+        base, module = waiting.pop()
         found = library.resolver.name_in(module.path, base)
+        if found is None or not found.name or found in seen:
+            continue
+        seen.add(found)
         try:
-            home = library.module(found.path) if found is not None and found.name else None
+            home = library.module(found.path)
         except ConversionError:
             continue
-        parent = home.definitions.get(found.name or "") if home is not None and found is not None else None
-        if home is None or parent is None or parent.role is not Role.CLASS:
+        parent = home.definitions.get(found.name)
+        if parent is None or parent.role is not Role.CLASS:
             continue
         for node in _methods(parent):
             if node.name == method:
                 line = parent.line + node.lineno - 1
                 yield locate_word(home.path, method, library.text(home.path), line)
-        yield from _above(parent, home, library, method, depth + 1)
+        waiting += ((one, home) for one in reversed(parent.bases))
 
 
 def generated_lines(modular: str, line: int, files: OpenFiles) -> list[LineRange]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.findings import Conversion
-from modular_converter.lsp.open_files import OpenFiles, _difference
+from modular_converter.lsp.open_files import OpenFiles, _difference, definitions
 
 
 OLD = "class OldBlock:\n    def forward(self, x):\n        return x\n"
@@ -67,6 +67,19 @@ def test_a_parent_written_by_hand_converts_its_heirs(models: Path) -> None:
     assert files.put(old, OLD.replace("    def", "    kept = 1\n\n    def")) == [mid, new]
     assert files.order == ["modular_mid.py", "modular_new.py"]
     assert "kept = 1" in files.conversion(new).files[str(models / "new/modeling_new.py")]
+
+
+def test_a_method_is_looked_for_once_in_each_class_of_a_circle(models: Path) -> None:
+    """Ten bases each give 10 ** 20 ways by the time that they are 20 classes long."""
+    circle = f"class A({'B, ' * 10}): ...\nclass B({'A, ' * 10}): ...\n\n\n"
+    (models / "old/modeling_old.py").write_text(circle + OLD.replace("OldBlock:", "OldBlock(A):"))
+    mid, files = str(models / "mid/modular_mid.py"), OpenFiles()
+    files.put(mid, MID.replace("forward", "run"))
+    line = MID[: MID.index("    def forward")].count("\n") + 1
+    assert definitions(mid, line, len("    def r") + 1, files) == []
+    files.put(mid, MID)
+    (place,) = definitions(mid, line, len("    def f") + 1, files)
+    assert (Path(place.path).name, place.line) == ("modeling_old.py", circle.count("\n") + 2)
 
 
 def test_what_a_rename_would_change_otherwise_is_told_by_its_words() -> None:
