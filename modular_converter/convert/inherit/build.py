@@ -6,7 +6,7 @@ import ast
 import functools
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -32,6 +32,7 @@ from modular_converter.model.class_blocks import (
     INDENT,
     ClassBlock,
     ClassSpan,
+    Member,
     SourceLines,
     changes_below,
     class_node,
@@ -424,44 +425,48 @@ class _Classes:
         modules = (self.neighbours.target.module, self.neighbours.neighbours[self.dotted].neighbour.module)
         return next((one for one in modules if base.partition(".")[0] in one.names), None)
 
-    def bound_in(self, name: str, below: frozenset[str] = frozenset()) -> frozenset[str] | None:
+    def _lineage(self, name: str) -> Iterator[tuple[str, ClassBlock | None]]:
+        """A class and its ancestors, each once, as far as the generated file has them; with None one from elsewhere."""
+        waiting, seen = [name], set[str]()
+        while waiting:
+            name = waiting.pop().partition("[")[0]
+            if name not in seen:
+                seen.add(name)
+                block = self._in_file(name)
+                yield name, block
+                waiting += reversed(block.bases) if block is not None else ()
+
+    def bound_in(self, name: str) -> frozenset[str] | None:
         """The names that a class of the generated file and its ancestors there bind; None for a class from elsewhere."""
-        block = self._in_file(name)
-        if name in below or block is None:
-            return None
-        inherited = (self.bound_in(base, below | {name}) for base in block.bases)
-        return block.binds.union(*filter(None, inherited))
+        found = [block.binds for _, block in self._lineage(name) if block is not None]
+        return frozenset().union(*found) if found else None
 
     def hook_sets_attributes(self, name: str) -> bool:
         """Whether the `__init_subclass__` of a class and its ancestors does nothing else, as far as they can be read."""
-        block, module = self._in_file(name), self._naming(name)
-        blocks, above = [block], [] if block is None else [one for one in block.bases if one != name]
-        if block is None:
-            found = self.library.resolver.lineage(name, module) if module is not None else ()
-            blocks = [parse_class(one.text) if one is not None else None for one in found]
-        members = [one for found in blocks for one in (found.members if found is not None else ())]
+        members: list[Member] = []
+        for base, block in self._lineage(name):
+            module = self._naming(base) or self.neighbours.target.module
+            above = [*self.library.resolver.lineage(base, module)] if block is None else []
+            if None in above and self.library.resolver.may_bind(base, module, INIT_SUBCLASS):
+                return False
+            blocks = [parse_class(one.text) for one in above if one is not None] if block is None else [block]
+            members += (one for found in blocks for one in found.members)
         hooks = [one.function for one in members if one.is_function and INIT_SUBCLASS in one.binds]
         statements = [one for hook in hooks for one in hook.body if not is_super_statement(one, INIT_SUBCLASS)]
         effects = bindings_of(*statements).effects
-        if None in blocks or effects.changes or not all(isinstance(one, ast.Assign) for one in statements):
-            return False
-        is_hooked = bool(hooks) or any(map(self.hook_sets_attributes, above))
-        return is_hooked and all("." in path for path in effects.binds)
+        are_plain = not effects.changes and all(isinstance(one, ast.Assign) for one in statements)
+        return bool(hooks) and are_plain and all("." in path for path in effects.binds)
 
     def makes_otherwise(self, metaclass: str) -> bool:
         """Whether a metaclass may do something where a class is made."""
         module = self._naming(metaclass) or self.neighbours.target.module
         return self.library.resolver.makes_otherwise(metaclass, module)
 
-    def may_reach(self, base: str, attribute: str, below: frozenset[str] = frozenset()) -> bool:
+    def may_reach(self, base: str, attribute: str) -> bool:
         """Whether a base, or an ancestor of it, is a class from elsewhere that binds a name or cannot be read."""
-        base = base.partition("[")[0]
-        if base in below:
-            return False
-        if (block := self._in_file(base)) is not None:
-            return any(self.may_reach(one, attribute, below | {base}) for one in block.bases)
-        module = self._naming(base) or self.neighbours.target.module
-        return base != "object" and self.library.resolver.may_bind(base, module, attribute)
+        elsewhere = (one for one, block in self._lineage(base) if block is None and one != "object")
+        modules = ((one, self._naming(one) or self.neighbours.target.module) for one in elsewhere)
+        return any(self.library.resolver.may_bind(one, module, attribute) for one, module in modules)
 
     def has_method(self, base: str, method: str) -> bool:
         """Whether a base from elsewhere, or one of its ancestors, has a method, as far as they can be read."""

@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+from modular_converter.convert.batch import Run
 from modular_converter.convert.inherit.build import sets_attribute
 from modular_converter.convert.source.library import Library
 from modular_converter.settings.load import profile_settings
@@ -117,3 +118,33 @@ def test_what_a_base_may_bind(tmp_path: pathlib.Path, base: str, attribute: str,
     )
     library = Library(profile_settings())
     assert library.resolver.may_bind("A", library.module(str(tmp_path / "one.py")), attribute) is may
+
+
+BODY = """
+    def __init__(self, config):
+        super().__init__(config)
+        del self.y
+
+    @property
+    def size(self):
+        return super().size
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+"""
+
+
+@pytest.mark.parametrize("is_circle", [False, True])
+def test_a_conversion_of_many_bases_asks_each_once(is_circle: bool) -> None:
+    """25 classes, each with all before it as bases, or all others: as many ways as subsets, or orders, of them."""
+    numbers = range(25)
+    bases = {
+        one: ", ".join(f"OldC{n}" for n in numbers if n < one or (is_circle and n != one)) or "object"
+        for one in numbers
+    }
+    old = "\n\n".join(f"class OldC{one}({bases[one]}, metaclass=OldC{one}):{BODY}" for one in numbers)
+    new = f"from ..old.modeling_old import OldC23, OldC24\n\n\nclass NewC24(OldC24):{BODY}\n\nclass NewC23(OldC23):{BODY}"
+    root = "/many/bases/models"
+    texts = {f"{root}/old/modeling_old.py": old, f"{root}/new/modular_new.py": new}
+    (conversion,) = Run(profile_settings(), texts, workers=1).convert([f"{root}/new/modular_new.py"])
+    assert {one.code for one in conversion.findings if one.is_error} == {"MC208"}
