@@ -20,16 +20,6 @@ def own_attributes(module: torch.nn.Module) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if name not in OF_TORCH}
 
 
-def plain_attributes(model: torch.nn.Module) -> dict[str, Any]:
-    """Path and name -> value of the attributes of a model's modules that are plain."""
-    return {
-        f"{path}.{name}" if path else name: value
-        for path, module in model.named_modules()
-        for name, value in own_attributes(module).items()
-        if is_plain(value)
-    }
-
-
 def is_plain(value: Any) -> bool:
     """Whether a value has nothing inside that can change, and means the same in each process."""
     return type(value) in PLAIN_TYPES or type(value) in (tuple, frozenset) and all(map(is_plain, value))

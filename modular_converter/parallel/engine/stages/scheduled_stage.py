@@ -18,8 +18,9 @@ import torch
 from torch.distributed import pipelining
 
 from modular_converter.parallel.choice.skeleton import META
+from modular_converter.parallel.engine.base.watched_state import WatchedState
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.modules import is_same_value, plain_attributes
+from modular_converter.parallel.modules import is_plain
 from modular_converter.parallel.pipeline.flow import LayerFlow
 from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.schedule.forecast import Timed
@@ -222,7 +223,6 @@ class ScheduledStage(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.stage, self.inputs, self.errors, self.place = stage, list[dict[str, Any]](), errors, place
-        self._left: dict[str, Any] = {}
         self._part = part or (lambda output: output)
         self._example = self._part(flow.output)
         leaves, self._form = pytree.tree_flatten(self._example)
@@ -237,6 +237,7 @@ class ScheduledStage(torch.nn.Module):
         self._leaves = [
             (self._order.index(id(leaf)) if isinstance(leaf, torch.Tensor) else None, leaf) for leaf in leaves
         ]
+        self._stored = WatchedState(stage.model, stored_alone=True)
 
     @property
     def gives(self) -> tuple[torch.Tensor, ...]:
@@ -265,12 +266,12 @@ class ScheduledStage(torch.nn.Module):
         """Raise ``ApplyError`` for an attribute that each forward sets anew, such as the number of calls."""
         if micro_batch > 1:
             return
-        before, self._left = self._left, plain_attributes(self.stage.model)
-        others = (name for name, value in self._left.items() if not is_same_value(before.get(name), value))
-        if micro_batch and (name := next(others, None)):
+        stored = self._stored.differences()  # in the first micro-batch those with what the caller has set before
+        counts = [one.where for one in stored if is_plain(one.value) and not one.is_buffer]
+        if micro_batch and counts:
             raise ApplyError(
-                f"a forward set {name} for each micro-batch, and one device sets it once for the batch: let forward set none, or "
-                "give chunks=1"
+                f"a forward set {counts[0]} for each micro-batch, and one device sets it once for the batch: let forward set none, "
+                "or give chunks=1"
             )
 
     def output(self, tensors: Any) -> Any:
