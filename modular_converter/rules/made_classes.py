@@ -180,8 +180,7 @@ def check_class_made_otherwise(facts: Facts) -> Iterator[Finding]:
         made += [
             (INIT_SUBCLASS, _adds_up(hook, first_parameter(hook))) for hook in _hooks([one for _, one in elsewhere])
         ]
-        found = [(one.by, changed_by(one, heir.members)) for one in makers_of_class(facts, heir, parent)]
-        made += [(by, reason) for by, (name, reason) in found if not is_special(name)]
+        made += ((by, reason) for by, reason, is_error in changes_of_makers(facts, heir, parent) if is_error)
         for subject, reason in dict.fromkeys(made):
             if reason:
                 yield not_mergeable(CLASS_MADE_OTHERWISE, facts.at_class(heir), subject, reason, WRITE_OUT)
@@ -260,7 +259,7 @@ class Maker(NamedTuple):
     """Whether the generated class is without it."""
 
     @property
-    def may_keep(self) -> bool:
+    def is_descriptor(self) -> bool:
         """Whether it is a descriptor's, which may keep what it reads."""
         return getattr(self.function, "name", "") == SET_NAME
 
@@ -380,6 +379,18 @@ def handling_of(maker: Maker) -> ClassHandling:
     return ClassHandling(frozenset(sets - DESCRIBING - asked), frozenset(reads), bool((sets | kept) - DESCRIBING))
 
 
+def changes_of_makers(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[tuple[str, str, bool]]:
+    """Each decorator or descriptor that would set or read an attribute otherwise, how, and whether that is an error.
+
+    Decorators of a parent are its heirs' by convention, and published ones wrap what their classes then have
+    (`use_experts_implementation`, which wraps the heir's `forward`, `requires`, `strict`): the difference may be meant.
+    """
+    for maker in makers_of_class(facts, heir, parent):
+        name, reason = changed_by(maker, heir.members)
+        if reason:
+            yield maker.by, reason, maker.is_descriptor and not name.startswith("__")
+
+
 def changed_by(maker: Maker, heir: Members) -> tuple[str, str]:
     """The attribute of a class that a decorator or descriptor would set or read otherwise, and how; two "" for none."""
     sets, reads, keeps = handling_of(maker)
@@ -390,9 +401,11 @@ def changed_by(maker: Maker, heir: Members) -> tuple[str, str]:
     if maker.of_parent and maker.of_heir:
         again = min(sets & reads, default="")
         return again, f"it sets `{maker.holder}.{again}` from its own value, once for each class" if again else ""
-    if not maker.of_parent or not (sets or keeps and maker.may_keep):
+    if not maker.of_parent or not (sets or keeps and maker.is_descriptor):
         return "", ""
-    wrapped = {one.name for one in heir.methods if is_special(one.name) and one.name in dict(one.super_calls)} & reads
+    wrapped = {
+        one.name for one in heir.methods if one.name.startswith("__") and one.name in dict(one.super_calls)
+    } & reads
     changed = heir.names - wrapped
     if name := min(changed if EVERYTHING in sets else changed & sets, default=""):
         return name, f"it sets the parent's `{name}`, but in the generated class it would replace yours"
@@ -401,10 +414,3 @@ def changed_by(maker: Maker, heir: Members) -> tuple[str, str]:
     if changed and EVERYTHING in reads:
         return EVERYTHING, "it reads members of the parent by computed names, but in the generated class yours too"
     return "", ""
-
-
-def is_special(name: str) -> bool:
-    """Whether an attribute is Python's or a decorator's own: `__init__`, `__validators`. Published decorators wrap and set such
-    ones, and their classes are meant as they are generated (`use_experts_implementation`, `requires`).
-    """
-    return name.startswith("__")

@@ -35,7 +35,7 @@ from modular_converter.model.overriding import (
     method_key,
 )
 from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed
-from modular_converter.rules.made_classes import changed_by, is_special, makers_of_class
+from modular_converter.rules.made_classes import changes_of_makers
 
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ def compare_class_decorators(classes: TwoClasses) -> Iterator[ClassFinding]:
 
 
 def check_class_decorators(facts: Facts) -> Iterator[Finding]:
-    """Find decorators that wrap or set special members, once for each class or for one of the two."""
+    """Find decorators that wrap, set or read members once for each class, or for one of the two."""
     for heir, parent in facts.heirs:
-        found = {one.by: changed_by(one, heir.members) for one in makers_of_class(facts, heir, parent)}
-        for by, reason in ((by, reason) for by, (name, reason) in found.items() if is_special(name)):
+        found = changes_of_makers(facts, heir, parent)
+        for by, reason in dict.fromkeys((by, reason) for by, reason, is_error in found if not is_error):
             cure = "Compare what it does with what you mean; if it is that, silence this finding."
             yield CLASS_DECORATORS.finding(
                 facts.at_class(heir), f"`{by}` counts otherwise than for two classes: {reason}", help=cure
