@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from modular_converter.findings import Location, Severity, locate, locate_word
 from modular_converter.model.bindings import Function
@@ -19,6 +19,9 @@ from modular_converter.model.overriding import NOTHING_ADDED, AddedDecorators, i
 
 if TYPE_CHECKING:
     import ast
+
+
+T = TypeVar("T")
 
 
 class KnownAttributes(NamedTuple):
@@ -180,6 +183,16 @@ class Facts:
     def generated(self) -> Mapping[str, GeneratedDefinition]:
         """The definitions of all generated files by name."""
         return {name: one for definitions in self.files.values() for name, one in definitions.items()}
+
+    @cached_property
+    def _answers(self) -> dict[Callable[[Facts], Any], Any]:
+        return {}
+
+    def answer(self, question: Callable[[Facts], T]) -> T:
+        """The answer to a question that several rules ask of the conversion."""
+        if question not in self._answers:
+            self._answers[question] = question(self)
+        return cast("T", self._answers[question])
 
     def names_unseen(self, neighbour: NeighbourFacts) -> bool:
         """Whether copies from a neighbour have names that the author did not choose."""

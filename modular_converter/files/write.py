@@ -29,9 +29,9 @@ LEFTOVER = re.compile(r"^\..+\.(\d+)\.modular-tmp$")
 STALE_SECONDS = 3600.0
 """A temporary file lives for milliseconds. One this old is a leftover, whatever process has its number now."""
 _NUMBERS = itertools.count()
+"""A number for each temporary file of this process, since two of its threads may write the same file."""
 STDOUT = 1
 """The descriptor of the standard output."""
-"""A number for each temporary file of this process, since two of its threads may write the same file."""
 
 
 def write_atomically(path: str | os.PathLike[str], text: str, root: str | os.PathLike[str]) -> bool:

@@ -167,7 +167,7 @@ class Resolver:
 
     def makes_otherwise(self, metaclass: str, module: Module) -> bool:
         """Whether a metaclass that a module names may do something where a class is made, which the plain ones do not."""
-        above = self.homes_of_lineage(metaclass, module, but=_is_plain_metaclass)
+        above = self.homes_of_lineage(metaclass, module, but=is_plain_metaclass)
         return any(
             one is None or not MAKING.isdisjoint(bindings_of(*class_node(one.text).body).binds) for _, one in above
         )
@@ -389,7 +389,8 @@ def _imports(module: Module) -> tuple[list[ImportedName], list[ImportedName], li
     return groups
 
 
-def _is_plain_metaclass(name: str) -> bool:
+def is_plain_metaclass(name: str) -> bool:
+    """Whether a metaclass, by its dotted name, is one of `PLAIN_METACLASSES`."""
     return name.rpartition(".")[2] in PLAIN_METACLASSES
 
 

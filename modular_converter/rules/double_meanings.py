@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Container, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from modular_converter.model.class_blocks import Member, class_node
 from modular_converter.model.nodes import decorators_of, is_super, sought_by_name, walk
 from modular_converter.model.overriding import INIT_SUBCLASS, sought_above
 from modular_converter.rules._words import WRITE_OUT, Obstacle, not_mergeable
-from modular_converter.rules.made_classes import makers_of_class
+from modular_converter.rules.made_classes import makers_of_heirs
 
 
 if TYPE_CHECKING:
@@ -185,8 +186,8 @@ def check_parent_as_class(facts: Facts) -> Iterator[Finding]:
         for hook in (one for one in hooks if getattr(one, "name", "") == INIT_SUBCLASS):
             for _, reason in _looked_at(hook, ast.unparse(hook), ""):
                 yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), INIT_SUBCLASS, reason, WRITE_OUT)
-        for maker in makers_of_class(facts, heir, parent):
-            for name, reason in _looked_at(maker.function, ast.unparse(maker.function), maker.holder):
+        for maker in facts.answer(makers_of_heirs)[heir.name]:
+            for name, reason in _looked_at_by(maker.function, maker.holder):
                 cure = f"Write all members that it shall see into your class, or `{maker.by}` without `{name}`."
                 yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), maker.by, reason, cure)
         lineage = list(facts.lineage(heir.name)) if looking else []
@@ -196,6 +197,11 @@ def check_parent_as_class(facts: Facts) -> Iterator[Finding]:
                     method = getattr(node, "name", name)
                     cure = f"Write `{method}` in your class without `{name}`."
                     yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), method, reason, cure)
+
+
+@functools.lru_cache(maxsize=256)  # heirs have the decorators of their parents in common
+def _looked_at_by(function: ast.AST, holder: str) -> Sequence[tuple[str, str]]:
+    return [*_looked_at(function, ast.unparse(function), holder)]
 
 
 def _may_look(text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.facts import INHERITED_KEYWORDS
@@ -33,7 +33,7 @@ from modular_converter.model.overriding import (
     metaclass_of,
     slots_of,
 )
-from modular_converter.model.resolver import PLAIN_METACLASSES
+from modular_converter.model.resolver import is_plain_metaclass
 from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed, not_mergeable
 
 
@@ -180,7 +180,8 @@ def check_class_made_otherwise(facts: Facts) -> Iterator[Finding]:
         made += [
             (INIT_SUBCLASS, _adds_up(hook, first_parameter(hook))) for hook in _hooks([one for _, one in elsewhere])
         ]
-        made += ((by, reason) for by, reason, is_error in changes_of_makers(facts, heir, parent) if is_error)
+        changes = facts.answer(changes_of_makers)[heir.name]
+        made += ((by, reason) for by, reason, is_error in changes if is_error)
         for subject, reason in dict.fromkeys(made):
             if reason:
                 yield not_mergeable(CLASS_MADE_OTHERWISE, facts.at_class(heir), subject, reason, WRITE_OUT)
@@ -194,7 +195,7 @@ def _hooks(above: Sequence[ast.ClassDef]) -> Iterator[Function]:
 def _made_by(node: ast.ClassDef) -> str:
     """What a metaclass in the header of a class would do once; "" for none."""
     metaclass = metaclass_of(node)
-    if metaclass.rpartition(".")[2] in PLAIN_METACLASSES:
+    if is_plain_metaclass(metaclass):
         return ""
     return f"with inheritance, `{metaclass}` makes the parent and then your class; here it would make only one class"
 
@@ -274,14 +275,17 @@ class ClassHandling(NamedTuple):
     """Whether it keeps something, there or in a descriptor."""
 
 
-def makers_of_class(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Maker]:
-    """The decorators and descriptors of a class and of its parent, as far as they can be read."""
-    if "@" in heir.text or "@" in parent.text:
-        yield from _decorators(facts, heir, parent)
-    yield from _descriptors(facts, heir, parent)
+def makers_of_heirs(facts: Facts) -> Mapping[str, Sequence[Maker]]:
+    """Heir -> the decorators and descriptors of the class and of its parent, as far as they can be read."""
+    return {
+        heir.name: [*_decorators(facts, heir, parent), *_descriptors(facts, heir, parent)]
+        for heir, parent in facts.heirs
+    }
 
 
 def _decorators(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Maker]:
+    if "@" not in heir.text and "@" not in parent.text:
+        return
     own = {decorator_path(one): one for one in heir.members.node.decorator_list}
     theirs = {decorator_path(one): one for one in parent.members.node.decorator_list}
     for path, node in (own | theirs).items():
@@ -333,10 +337,10 @@ def _returned(function: Function) -> list[Function | ast.Lambda]:
     return [one for one in nodes if isinstance(one, Function) and one.name in names]
 
 
-def _method(node: ast.ClassDef, name: str, place: int = 1) -> list[_Taker]:
-    """The method of a name, with the parameter at a place."""
+def _method(node: ast.ClassDef, name: str) -> list[_Taker]:
+    """The method of a name, with the parameter behind its instance."""
     methods = (one for one in node.body if isinstance(one, Function) and one.name == name)
-    return [(one, parameter) for one in methods for parameter in [*parameters_of(one)][place : place + 1]]
+    return [(one, parameter) for one in methods for parameter in [*parameters_of(one)][1:2]]
 
 
 def _descriptors(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Maker]:
@@ -350,12 +354,13 @@ def _descriptors(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Mak
                     yield Maker(name, function, holder, not is_own, is_own or is_again, is_again)
 
 
-def handling_of(maker: Maker) -> ClassHandling:
-    """What a function, with those within it, does with the class that it gets."""
-    body = maker.function.body
+@functools.lru_cache(maxsize=256)  # see `_getting_class`
+def handling_of(function: Function | ast.Lambda, holder: str) -> ClassHandling:
+    """What a function, with those within it, does with the class that its parameter `holder` holds."""
+    body = function.body
     nodes = walk(*body) if isinstance(body, list) else walk(body)
-    other_names = (one for one in nodes if isinstance(one, ast.Assign) and dotted(one.value) == maker.holder)
-    names = {maker.holder}.union(*(bindings_of(one).binds for one in other_names))
+    other_names = (one for one in nodes if isinstance(one, ast.Assign) and dotted(one.value) == holder)
+    names = {holder}.union(*(bindings_of(one).binds for one in other_names))
     sets, reads, kept, asked = set[str](), set[str](), set[str](), set[str]()
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -379,21 +384,26 @@ def handling_of(maker: Maker) -> ClassHandling:
     return ClassHandling(frozenset(sets - DESCRIBING - asked), frozenset(reads), bool((sets | kept) - DESCRIBING))
 
 
-def changes_of_makers(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[tuple[str, str, bool]]:
-    """Each decorator or descriptor that would set or read an attribute otherwise, how, and whether that is an error.
+def changes_of_makers(facts: Facts) -> Mapping[str, Sequence[tuple[str, str, bool]]]:
+    """Heir -> each decorator or descriptor that would set or read an attribute otherwise, how, and whether that is an error.
 
     Decorators of a parent are its heirs' by convention, and published ones wrap what their classes then have
     (`use_experts_implementation`, which wraps the heir's `forward`, `requires`, `strict`): the difference may be meant.
     """
-    for maker in makers_of_class(facts, heir, parent):
-        name, reason = changed_by(maker, heir.members)
-        if reason:
-            yield maker.by, reason, maker.is_descriptor and not name.startswith("__")
+    found: dict[str, list[tuple[str, str, bool]]] = {}
+    for heir, makers in facts.answer(makers_of_heirs).items():
+        changes = ((one, *changed_by(one, facts.classes[heir].members)) for one in makers)
+        found[heir] = [
+            (one.by, reason, one.is_descriptor and not name.startswith("__"))
+            for one, name, reason in changes
+            if reason
+        ]
+    return found
 
 
 def changed_by(maker: Maker, heir: Members) -> tuple[str, str]:
     """The attribute of a class that a decorator or descriptor would set or read otherwise, and how; two "" for none."""
-    sets, reads, keeps = handling_of(maker)
+    sets, reads, keeps = handling_of(maker.function, maker.holder)
     if maker.is_lost:
         lost = min(sets, default="")
         reason = f"it sets `{lost}` for the parent too, but in the generated class yours takes its place"

@@ -72,13 +72,11 @@ def compare_class_decorators(classes: TwoClasses) -> Iterator[ClassFinding]:
 
 def check_class_decorators(facts: Facts) -> Iterator[Finding]:
     """Find decorators that wrap, set or read members once for each class, or for one of the two."""
-    for heir, parent in facts.heirs:
-        found = changes_of_makers(facts, heir, parent)
+    cure = "Compare what it does with what you mean; if it is that, silence this finding."
+    for heir, found in facts.answer(changes_of_makers).items():
         for by, reason in dict.fromkeys((by, reason) for by, reason, is_error in found if not is_error):
-            cure = "Compare what it does with what you mean; if it is that, silence this finding."
-            yield CLASS_DECORATORS.finding(
-                facts.at_class(heir), f"`{by}` counts otherwise than for two classes: {reason}", help=cure
-            )
+            message = f"`{by}` counts otherwise than for two classes: {reason}"
+            yield CLASS_DECORATORS.finding(facts.at_class(facts.classes[heir]), message, help=cure)
 
 
 def _dataclasses(child: ClassBlock, parent: ClassBlock) -> Iterator[tuple[str, str]]:

@@ -420,10 +420,11 @@ class _Classes:
         is_theirs = name in definitions and definitions.role(name) is Role.CLASS
         return parse_class(definitions[name].text) if is_theirs else None
 
-    def _naming(self, base: str) -> Module | None:
-        """The module that names a base from elsewhere: the modular file, or the parent's."""
-        modules = (self.neighbours.target.module, self.neighbours.neighbours[self.dotted].neighbour.module)
-        return next((one for one in modules if base.partition(".")[0] in one.names), None)
+    def _naming(self, base: str) -> Module:
+        """The module that names a base from elsewhere: the parent's, or else the modular file."""
+        own, theirs = self.neighbours.target.module, self.neighbours.neighbours[self.dotted].neighbour.module
+        first = base.partition(".")[0]
+        return theirs if first in theirs.names and first not in own.names else own
 
     def _lineage(self, name: str) -> Iterator[tuple[str, ClassBlock | None]]:
         """A class and its ancestors, each once, as far as the generated file has them; with None one from elsewhere."""
@@ -445,7 +446,7 @@ class _Classes:
         """Whether the `__init_subclass__` of a class and its ancestors does nothing else, as far as they can be read."""
         members: list[Member] = []
         for base, block in self._lineage(name):
-            module = self._naming(base) or self.neighbours.target.module
+            module = self._naming(base)
             above = [*self.library.resolver.lineage(base, module)] if block is None else []
             if None in above and self.library.resolver.may_bind(base, module, INIT_SUBCLASS):
                 return False
@@ -459,19 +460,16 @@ class _Classes:
 
     def makes_otherwise(self, metaclass: str) -> bool:
         """Whether a metaclass may do something where a class is made."""
-        module = self._naming(metaclass) or self.neighbours.target.module
-        return self.library.resolver.makes_otherwise(metaclass, module)
+        return self.library.resolver.makes_otherwise(metaclass, self._naming(metaclass))
 
     def may_reach(self, base: str, attribute: str) -> bool:
         """Whether a base, or an ancestor of it, is a class from elsewhere that binds a name or cannot be read."""
         elsewhere = (one for one, block in self._lineage(base) if block is None and one != "object")
-        modules = ((one, self._naming(one) or self.neighbours.target.module) for one in elsewhere)
-        return any(self.library.resolver.may_bind(one, module, attribute) for one, module in modules)
+        return any(self.library.resolver.may_bind(one, self._naming(one), attribute) for one in elsewhere)
 
     def has_method(self, base: str, method: str) -> bool:
         """Whether a base from elsewhere, or one of its ancestors, has a method, as far as they can be read."""
-        module = self._naming(base)
-        above = self.library.resolver.lineage(base, module, f"def {method}(") if module is not None else ()
+        above = self.library.resolver.lineage(base, self._naming(base), f"def {method}(")
         return any(one is not None and method in names_in_class(one.text) for one in above)
 
     def is_set_above(self, method: str, attribute: str) -> bool:

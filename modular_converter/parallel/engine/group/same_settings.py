@@ -138,7 +138,8 @@ class SameParts:
 
     def refuse_others(self, model: torch.nn.Module) -> None:
         """Raise ``ApplyError`` with the first module or weight that was set, added or deleted."""
-        for path, one in self.hooks + self.hooks_with_gradients * torch.is_grad_enabled():
+        hooks = [*self.hooks, *self.hooks_with_gradients] if torch.is_grad_enabled() else self.hooks
+        for path, one in hooks:
             if one and _callers(one):
                 raise ApplyError(
                     f"{path} has a hook, which would get this process's share: put it on a module around it"
