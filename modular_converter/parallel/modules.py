@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from modular_converter.parallel.torch_private import composable_registry, composable_state
 
-# Hooks and registers, which have methods of their own; not `training`, the module's mode.
-OF_TORCH = frozenset(vars(torch.nn.Module())) - {"training"} | {"_compiled_call_impl", "_is_hf_initialized"}
+
+# Hooks, registers and what `fully_shard` keeps, which have methods of their own; not `training`, the mode of a module.
+OF_TORCH = frozenset(vars(torch.nn.Module())) - {"training"} | {
+    "_compiled_call_impl",
+    "_is_hf_initialized",
+    composable_registry,
+    composable_state,
+}
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 
@@ -31,6 +39,24 @@ def is_same_value(old: Any, new: Any) -> bool:
         return True
     alike = type(old) is type(new) and is_plain(old) and is_plain(new)
     return alike and bool(old == new or old != old and new != new)
+
+
+def memory_of(tensor: torch.Tensor) -> memoryview:
+    """The bytes of a contiguous tensor on the CPU, as they are now; none where its storage was freed.
+
+    The tensor must stay, and its storage where it is. ``tensor.numpy()`` would forbid for ever to resize the storage, which
+    sharded weights and a caller's own code do.
+    """
+    size, start = tensor.numel() * tensor.element_size(), tensor.storage_offset() * tensor.element_size()
+    if not size or start + size > tensor.untyped_storage().nbytes():
+        return memoryview(b"")
+    return memoryview((ctypes.c_ubyte * size).from_address(tensor.data_ptr())).cast("B")
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    """The numbers of a dense tensor on any device."""
+    here = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    return memory_of(here).tobytes()
 
 
 def own_layers(model: torch.nn.Module) -> Iterator[torch.nn.Module]:

@@ -38,6 +38,8 @@ NAMES = PrivateNames(
         "backward_hooks_of_all": "torch.nn.modules.module:_global_backward_hooks",
         "backward_pre_hooks_of_all": "torch.nn.modules.module:_global_backward_pre_hooks",
         "call_impl": "torch.nn:Module._call_impl",
+        "composable_registry": "torch.distributed._composable.contract:REGISTRY_KEY",
+        "composable_state": "torch.distributed._composable.contract:STATE_KEY",
         "current_graph_task_id": "torch._C:_current_graph_task_id",
         "default_store": "torch.distributed.distributed_c10d:_get_default_store",
         "dict_version": "torch._C._dynamo.guards:dict_version",

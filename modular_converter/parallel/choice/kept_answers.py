@@ -26,7 +26,7 @@ import torch
 
 from modular_converter.check.cache.store import digest
 from modular_converter.parallel.kept_values import PACKAGE, kept_value
-from modular_converter.parallel.modules import HOOKS, PLAIN_TYPES, is_plain, own_attributes
+from modular_converter.parallel.modules import HOOKS, PLAIN_TYPES, bytes_of, is_plain, own_attributes
 from modular_converter.parallel.tiny.fields import is_config
 from modular_converter.parallel.tiny.inputs import examples_of
 from modular_converter.parallel.torch_switches import TorchSwitches
@@ -164,7 +164,7 @@ def _tensor(value: torch.Tensor) -> Any:
     if not value.is_floating_point() and not value.is_complex() and not value.is_meta:
         if value.numel() * value.element_size() > _MOST_BUFFER:
             raise _NoNameError("it has a large table of integers")
-        content = digest(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        content = digest(bytes_of(value))
     return type(value).__name__, tuple(value.shape), str(value.dtype), value.requires_grad, value.is_meta, content
 
 

@@ -19,6 +19,7 @@ import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
 from modular_converter.parallel.errors import ApplyError, PlanError
+from modular_converter.parallel.modules import bytes_of
 from modular_converter.parallel.ranks.protocol import Arena, aligned
 
 
@@ -238,12 +239,7 @@ class _Packer(pickle.Pickler):
             raise PlanError(f"a tensor of layout {value.layout} cannot travel; make it dense")
         size = value.numel() * value.element_size()
         if size <= INLINE_BYTES:
-            return (
-                "inline",
-                value.dtype,
-                tuple(value.shape),
-                bytes(value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()),
-            )
+            return ("inline", value.dtype, tuple(value.shape), bytes_of(value))
         offset = aligned(self.end)
         self.end = offset + size
         self.arena.reserve(self.end)

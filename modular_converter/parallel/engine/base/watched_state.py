@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
-from modular_converter.parallel.modules import OF_TORCH, PLAIN_TYPES, is_plain, is_same_value
+from modular_converter.parallel.modules import OF_TORCH, PLAIN_TYPES, is_plain, is_same_value, memory_of
 from modular_converter.parallel.torch_private import dict_version
 
 
@@ -313,7 +313,7 @@ def _view(tensor: torch.Tensor | None) -> memoryview | None:
     size = tensor.numel() * tensor.element_size()
     if tensor.device.type != "cpu" or not 0 < size <= _CONTENT_BYTES or not tensor.is_contiguous():
         return None
-    return tensor.detach().reshape(-1).view(torch.uint8).numpy().data
+    return memory_of(tensor)
 
 
 def _mark(tensor: torch.Tensor | None) -> Any:

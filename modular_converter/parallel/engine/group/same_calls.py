@@ -22,7 +22,7 @@ import torch.distributed as dist
 from modular_converter.parallel.engine.group import let_go
 from modular_converter.parallel.engine.group.let_go import Block, ended_processes, tell_process
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
-from modular_converter.parallel.modules import is_plain
+from modular_converter.parallel.modules import bytes_of, is_plain
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.torch_private import default_store, pytree
 
@@ -514,5 +514,4 @@ def _mark(leaf: Any, inside: bool) -> Any:
 
 def digest_of(tensor: torch.Tensor) -> str:
     """A tensor's numbers in short."""
-    data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return hashlib.sha256(data.tobytes()).hexdigest()
+    return hashlib.sha256(bytes_of(tensor)).hexdigest()

@@ -22,6 +22,7 @@ from modular_converter.parallel.engine.checkpoint.reader import Reader, read_sha
 from modular_converter.parallel.engine.group.same_calls import everywhere, from_first_process
 from modular_converter.parallel.engine.group.spread import Spread, each_once, entries_in
 from modular_converter.parallel.errors import ApplyError, PlanError
+from modular_converter.parallel.modules import bytes_of
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution
 from modular_converter.parallel.shard.apply import Applied, apply, local_part
@@ -174,7 +175,7 @@ def _fingerprint(checkpoint: Checkpoint) -> str:
             if 0 not in one.shape:
                 middle = tuple((length // 2, 1) for length in one.shape[:-1])
                 some = reader.read(one, (*middle, *((0, min(_COMPARED, length)) for length in one.shape[-1:])))
-                found.update(some.reshape(-1).view(torch.uint8).numpy().tobytes())
+                found.update(bytes_of(some))
     return found.hexdigest()
 
 

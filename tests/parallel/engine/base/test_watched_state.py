@@ -141,3 +141,14 @@ def test_an_equal_value_of_another_type_inside_is_a_change(made, value):
     assert [one.where for one in state.differences()] == ["options"] and not state.differences()
     model.options.clear()
     assert [one.where for one in state.differences()] == ["options"] and not state.differences()
+
+
+def test_a_look_does_not_hinder_that_storage_is_resized():
+    """Sharded weights free theirs after each forward, and a model's own code may call ``resize_``."""
+    model = Holder(3, torch.float32)
+    state = WatchedState(model)
+    for tensor in (model.plain, model.inside[0], model.held):
+        tensor.untyped_storage().resize_(0)
+    assert {one.where for one in state.differences()} == {"plain", "inside", "held"}
+    model.plain.resize_(50).fill_(2)
+    assert [one.where for one in state.differences()] == ["plain"] and not state.differences()
