@@ -89,10 +89,7 @@ def _name(run: LibraryInterpreter, node: ast.Name, frame: Frame) -> Value:
 
 
 def _attribute(run: LibraryInterpreter, node: ast.Attribute, frame: Frame) -> Value:
-    value = run.evaluate(node.value, frame)
-    if isinstance(value, ObjectValue) and node.attr == "__class__":
-        return value.cls
-    return run.attribute(value, node.attr)
+    return run.attribute(run.evaluate(node.value, frame), node.attr)
 
 
 def _sequence(run: LibraryInterpreter, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -> Value:
@@ -253,8 +250,11 @@ def _subscript(run: LibraryInterpreter, node: ast.Subscript, frame: Frame) -> Va
     known = plain(key)
     text = f"{value.text}[{key.text}]"
     if isinstance(value, Items):
-        if known is not NOT_KNOWN and not value.is_mapping and isinstance(known, int):
-            return value.items[known][1] if -len(value.items) <= known < len(value.items) else Expression(text)
+        is_place = isinstance(known, int) and not value.is_mapping
+        if is_place and -len(value.items) <= known < len(
+            value.items
+        ):  # else of a list that a loop makes, followed once
+            return value.items[known][1]
         named = [one for name, one in value.items if name == str(known)]
         if known is not NOT_KNOWN and named:
             return named[-1]
@@ -271,15 +271,18 @@ def _subscript(run: LibraryInterpreter, node: ast.Subscript, frame: Frame) -> Va
 def _slice(run: LibraryInterpreter, value: Value, node: ast.Subscript, frame: Frame) -> Value:
     assert isinstance(node.slice, ast.Slice)
     ends: list[Any] = [
-        None if one is None else plain(run.evaluate(one, frame)) for one in (node.slice.lower, node.slice.upper)
+        None if one is None else plain(run.evaluate(one, frame))
+        for one in (node.slice.lower, node.slice.upper, node.slice.step)
     ]
-    if isinstance(value, Items) and NOT_KNOWN not in ends and node.slice.step is None:
-        return Items(value.items[slice(*ends)], is_module=value.is_module)
-    if isinstance(value, Expression) and isinstance(value.value, (list, tuple, str)) and NOT_KNOWN not in ends:
-        return Expression(
-            f"{value.text}[{ast.unparse(node.slice)}]", computed(operator.getitem, value.value, slice(*ends))
-        )
-    return Expression(f"{value.text}[{ast.unparse(node.slice)}]")
+    if isinstance(value, Items):
+        is_known = ends[2] != 0 and all(one is None or isinstance(one, int) for one in ends)
+        chosen = value.items[slice(*ends)] if is_known else []
+        if not chosen and any(is_module(one) for _, one in value.items):  # of a loop, perhaps, which is followed once
+            chosen, is_known = [(name, either(one, NONE)) for name, one in value.items], True
+        if is_known:
+            return Items(chosen, is_module=value.is_module)
+    known = computed(operator.getitem, plain(value), slice(*ends)) if NOT_KNOWN not in ends else NOT_KNOWN
+    return Expression(f"{value.text}[{ast.unparse(node.slice)}]", known)
 
 
 def _walrus(run: LibraryInterpreter, node: ast.NamedExpr, frame: Frame) -> Value:
@@ -356,8 +359,6 @@ def _method(
     if (items := mapping(holder)) is not None:
         return _of_mapping(items, method, arguments, in_doubt=run.in_doubt)
     if isinstance(holder, ObjectValue) and not is_configuration(holder):
-        if method == "__init__":
-            return None
         return _register(run, holder, method, arguments, named, run.place(node, frame))
     instance = arguments[0] if arguments else None
     begins = method == "__init__" or (method == POST_INIT and instance is not None and is_configuration(instance))
@@ -466,8 +467,6 @@ def _builtin(run: LibraryInterpreter, name: str, node: ast.Call, arguments: list
             if value is not NOT_KNOWN or isinstance(arguments[0], (ObjectValue, Items)):
                 return Expression("isinstance", known or isinstance(value, dict))
         return Expression(f"isinstance({arguments[0].text}, {arguments[1].text})")
-    if name == "builtins.super":
-        return Expression("super()")
     return None
 
 
@@ -510,8 +509,6 @@ def _call_external(
         values = [plain(one) for one in arguments]
         if not named and NOT_KNOWN not in values:
             return Expression(text.replace("builtins.", ""), computed(COMPUTED[name], *values))
-        if name == "builtins.range":
-            return Expression(text.replace("builtins.", ""))
     if name == "functools.partial" and arguments:
         return Partial(arguments[0], tuple(arguments[1:]), named)
     if name == "builtins.map" and len(arguments) == 2:

@@ -123,7 +123,7 @@ class StatementInterpreter(abc.ABC):
                 return self.constant(value.name.removeprefix("file:"), name)
             return External(f"{value.name}.{name}")
         if isinstance(value, ObjectValue):
-            return self.of_instance(value, name)
+            return value.cls if name == "__class__" else self.of_instance(value, name)
         if isinstance(value, ClassValue):
             if name in self.changes.get(value, {}):
                 return self.changes[value][name]
@@ -262,17 +262,16 @@ class StatementInterpreter(abc.ABC):
         """An object of a class, after its `__init__`."""
         key = (cls, *map(self.key, arguments), *((name, self.key(one)) for name, one in sorted(named.items())))
         known = self._made.get(key)
+        if known is None and len(self._active) > MOST_DEPTH:
+            return Expression(text or cls.name, may_be_module=True)
         if known is None:
             self._made[key] = known = ObjectValue(cls, self.names.ancestors(cls), text or cls.name)
             self._kept.append((arguments, named))
-            if len(self._active) > MOST_DEPTH:
-                known.is_complete = False
-            else:
-                self._unfinished.add(id(known.attributes))
-                known.attributes |= {} if known.is_module else named
-                with self.certain():
-                    self.initialise(known, 0, arguments, named)
-                self._unfinished.discard(id(known.attributes))
+            self._unfinished.add(id(known.attributes))
+            known.attributes |= {} if known.is_module else named
+            with self.certain():
+                self.initialise(known, 0, arguments, named)
+            self._unfinished.discard(id(known.attributes))
         return replace(known, attributes=dict(known.attributes), slots=dict(known.slots))
 
     @contextlib.contextmanager

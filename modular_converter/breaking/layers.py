@@ -129,6 +129,7 @@ def _attention(of: Bound) -> Held:
         "in_proj_weight": (sizes_shape(_times(3, size), size), None if apart is None else not apart),
         **parts,
         "in_proj_bias": (sizes_shape(_times(3, size)), bias),
+        **{name: (sizes_shape(1, 1, size), truth(of["add_bias_kv"])) for name in ("bias_k", "bias_v")},
         "out_proj.weight": (sizes_shape(size, size), True),
         "out_proj.bias": (sizes_shape(size), bias),
     }
@@ -139,11 +140,11 @@ def _prelu(of: Bound) -> Held:
 
 
 _Tensors = Callable[[Bound], Held]
-_CONVOLUTION = "in_channels out_channels kernel_size stride=1 padding=0 dilation=1 groups=1 bias=True padding_mode"
-_TRANSPOSED = "in_channels out_channels kernel_size stride=1 padding=0 output_padding=0 groups=1 bias=True dilation"
+_CONVOLUTION = "in_channels out_channels kernel_size stride padding dilation groups=1 bias=True padding_mode"
+_TRANSPOSED = "in_channels out_channels kernel_size stride padding output_padding groups=1 bias=True dilation"
 _BATCH = "num_features eps momentum affine=True track_running_stats=True"
 _INSTANCE = "num_features eps momentum affine=False track_running_stats=False"
-_RECURRENT = "input_size hidden_size num_layers=1 bias=True batch_first dropout bidirectional=False"
+_RECURRENT = "input_size hidden_size num_layers bias=True batch_first dropout bidirectional=False"
 _TABLE: Mapping[str, tuple[str, _Tensors]] = {
     "Linear": ("in_features out_features bias=True", _linear),
     "Bilinear": ("in1_features in2_features out_features bias=True", _bilinear),
@@ -187,7 +188,7 @@ def layer(name: str, arguments: Sequence[Value], named: Bound) -> Layer | None:
     kept: dict[str, Value] = {}
     for position, parameter in enumerate(parameters.split()):
         word, _, default = parameter.partition("=")
-        constant = {"True": True, "False": False, "None": None}.get(default, default)
+        constant = {"True": True, "False": False, "None": None, "1": 1}.get(default)
         given = arguments[position] if position < len(arguments) else named.get(word)
         bound[word] = given if given is not None else Expression(default or "default", constant)
         if given is not None and word not in ("bias", "device", "dtype"):  # `layer.bias` is a tensor

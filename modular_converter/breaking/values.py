@@ -305,8 +305,6 @@ class ObjectValue:
     text: str
     attributes: dict[str, Value] = field(default_factory=dict)
     slots: dict[str, list[Slot]] = field(default_factory=dict)
-    is_complete: bool = True
-    """Whether all statements of its `__init__` were followed."""
 
     @property
     def is_module(self) -> bool:

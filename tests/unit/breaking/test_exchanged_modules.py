@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from modular_converter.breaking.facts import PublicClass
 from modular_converter.breaking.older import tree_at
 from modular_converter.breaking.values import keys_of
@@ -86,6 +88,7 @@ class HolderConfig(PreTrainedConfig):
 
     def __post_init__(self):
         self.net = NetConfig()
+        self.text_config = self.net
 """
 AUTO = """\
 from collections import OrderedDict
@@ -108,7 +111,8 @@ TEXTS = {
     "models/__init__.py": "",
     "models/auto/modeling_auto.py": AUTO,
     "models/auto/auto_factory.py": "class _BaseAutoModelClass:\n    _model_mapping = None\n",
-    "models/auto/configuration_auto.py": 'CONFIG_MAPPING_NAMES = {"net": "NetConfig"}\n',
+    "models/auto/configuration_auto.py": 'CONFIG_MAPPING_NAMES = {"net": "NetConfig"}\n'
+    "CONFIG_MAPPING = _LazyConfigMapping(CONFIG_MAPPING_NAMES)\n\n\nclass AutoConfig:\n    pass\n",
     "models/net/configuration_net.py": CONFIG,
 }
 PARTS = ["conv.weight", "conv.bias", "parts.*.weight", "parts.*.bias"]
@@ -166,3 +170,35 @@ def test_the_size_of_an_exchanged_layer_is_compared(tmp_path: Path) -> None:
     assert state is not None
     shape = keys_of(state)["blocks.*.norm.weight"].part.shape
     assert shape is not None and (shape.text, shape.numbers) == ("(config.width)", "[8]")
+
+
+HOLDS = {
+    "the class itself": ("NetModel.from_config(config.net)", True),
+    "the class itself by name": ("NetModel._from_config(config=config.net, without_head=True)", False),
+    "a type of model": ('AutoModel.from_config(AutoConfig.for_model("net"))', True),
+    "an entry of the table": ('AutoModel.from_config(CONFIG_MAPPING["net"]())', True),
+    "the configuration by name": ("AutoModel.from_config(config=config.net)", True),
+    "the text's configuration": ("AutoModel.from_config(config.get_text_config())", True),
+    "the text's configuration of a text": ("AutoModel.from_config(config.net.get_text_config())", True),
+    "one configuration or none": ("AutoModel.from_config(config.net if config.rest else None)", True),
+    "one or another": ("AutoModel.from_config(config.net if config.rest else config.other)", None),
+    "a type that is not known": ("AutoModel.from_config(config)", None),
+    "a configuration that is not known": ("AutoModel.from_config(config.rest)", None),
+}
+
+
+@pytest.mark.parametrize("case", HOLDS)
+def test_which_model_a_call_of_the_library_makes(case: str, tmp_path: Path) -> None:
+    call, has_head = HOLDS[case]
+    text = MODEL.replace("self.other = AutoModel.from_config(config.net)", f"self.other = {call}").replace(
+        "import AutoModel\n",
+        "import AutoModel\nfrom ..auto.configuration_auto import CONFIG_MAPPING, AutoConfig\n",
+    )
+    found = entries(tmp_path, text)["NetHolder"]
+    body = [f"other.blocks.*.{name}" for name in PARTS]
+    if has_head is not None:
+        assert all(found[name] for name in body) and found.get("other.head.weight", False) is has_head
+    elif "one or" in case:
+        assert not any(found[name] for name in body)
+    else:
+        assert not any(name.startswith("other.") for name in found)

@@ -71,8 +71,8 @@ PLAIN = "self.proj = nn.Linear(2, 2, bias=False)"
 def facts(folder: Path, body: str = PLAIN, config: str = CONFIG, model: str = HEAD) -> ModelFacts:
     texts = {
         "__init__.py": "",
-        "modeling_utils.py": "from torch import nn\n\n\nclass PreTrainedModel(nn.Module):\n    pass\n",
-        "configuration_utils.py": "class PreTrainedConfig:\n    pass\n",
+        "modeling_utils.py": "from torch import nn\n\n\nclass PreTrainedModel(nn.Module):\n    def post_init(self):\n        self.filled = nn.Linear(1, 1)\n",
+        "configuration_utils.py": "class PreTrainedConfig:\n    def __init__(self, tied=True, **kwargs):\n        pass\n",
         "models/__init__.py": "",
         "models/net/configuration_net.py": config,
         "models/net/modeling_net.py": model.replace(
