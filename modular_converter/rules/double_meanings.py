@@ -257,10 +257,18 @@ CHANGED_MEANING = Rule(
 
 
 def changed_meaning(
-    location: Location, name: str, users: Sequence[str], wanted: str, found: str, *, is_class: bool, naming: str = ""
+    location: Location,
+    name: str,
+    users: Sequence[str],
+    wanted: str,
+    found: str,
+    *,
+    is_class: bool,
+    becomes: str,
+    naming: str = "",
 ) -> Finding:
-    """`wanted` is the file or module whose `name` the `users` were written for, `found` the one that they would use.
-    `naming` gives names for the heirs of `wanted`; "" if it is no neighbour, or has no heirs.
+    """`wanted` is the file or module whose `name` the `users` were written for, `found` the one that they would use, which
+    it calls `becomes`. `naming` gives names for the heirs of `wanted`; "" if it is no neighbour, or has no heirs.
     """
     who = ", ".join(f"`{user}`" for user in users)
     if is_class and naming:
@@ -270,6 +278,11 @@ def changed_meaning(
     else:
         cure = f"Write `{name}` out in the modular file under another name, and override what uses it in {who}."
     message = f"the generated {who} would use `{name}` of {found}, not of {wanted} as written"
+    if [*users] == [becomes] and not is_class:
+        message = (
+            f"the generated `{becomes}` would call itself for ever in place of `{name}` of {wanted}, renamed like it"
+        )
+        cure = f"Give yours another name than `{becomes}`, and override what has to use it."
     return CHANGED_MEANING.finding(location, message, help=cure)
 
 

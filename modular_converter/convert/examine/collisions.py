@@ -54,7 +54,7 @@ def report_changed_meanings(finished: FinishedConversion) -> list[Finding]:
 
 def _changed_meaning(changes: Sequence[Change], finished: FinishedConversion) -> Finding:
     """The warning for a name that several definitions use in the same wrong way."""
-    first = changes[0]
+    first, found = changes[0], changes[0].found.statement
     is_own = not first.wanted.source and not first.wanted.imported
     if is_own and first.name in {first.user.name, *first.user.bindings.binds}:
         return double_meanings.displaced(finished.at(first.name), first.name, str(first.found))
@@ -64,7 +64,8 @@ def _changed_meaning(changes: Sequence[Change], finished: FinishedConversion) ->
         list(dict.fromkeys(one.user.name for one in changes)),
         str(first.wanted),
         str(first.found),
-        is_class=first.found.statement is not None and first.found.statement.role is Role.CLASS,
+        is_class=found is not None and found.role is Role.CLASS,
+        becomes=found.name if found is not None else first.name,
         naming=_naming(first.wanted.source, finished),
     )
 

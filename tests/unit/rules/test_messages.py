@@ -202,9 +202,16 @@ WORDED = [
         "Write `TABLE` out",
     ),
     (
-        double_meanings.changed_meaning(AT, "scale", ["NewMLP"], "`..b`", "`..a`", is_class=False),
+        double_meanings.changed_meaning(AT, "scale", ["NewMLP"], "`..b`", "`..a`", is_class=False, becomes="scale"),
         "`NewMLP` would use `scale` of `..a`, not of `..b`",
         "Write `scale` out",
+    ),
+    (
+        double_meanings.changed_meaning(
+            AT, "old_init", ["new_init"], "`..a`", "own", is_class=False, becomes="new_init"
+        ),
+        "`new_init` would call itself for ever in place of `old_init` of `..a`",
+        "Give yours another name than `new_init`",
     ),
     (double_meanings.displaced(AT, "SCALE", "`..a`"), "`SCALE` of the modular file is replaced", "Give yours another"),
     (
