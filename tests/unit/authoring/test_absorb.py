@@ -89,6 +89,32 @@ def test_an_edit_of_inherited_lines_becomes_an_override(case: str, generated: Pa
     assert (generated.read_text(), check(CheckOptions((str(generated.parent),))).exit_code) == (wanted, 0)
 
 
+MIXED = {
+    "a function of its own": ("NewMLP(OldMLP)", "NewMLP(OldMLP)", "    return x * 7", "    return x * 8"),
+    "another name than the parent's": ("NewMLP", "NewGate", "        return x * 2", "        return x * 6"),
+}
+
+
+@pytest.mark.parametrize("case", MIXED)
+def test_edits_of_own_and_of_inherited_lines_are_carried_together(case: str, generated: Path) -> None:
+    old, new, line, edited = MIXED[case]
+    text = (
+        NEW.replace(old, new)
+        .replace("\n\nclass", "\n\ndef scaled(x):\n    return x * 7\n\n\nclass")
+        .replace("x * 3", "scaled(x)")
+    )
+    modular = generated.parent / "modular_new.py"
+    modular.write_text(text)
+    fix(generated.parents[2])
+    edit(generated.parent, generated.name, "x + 1", "x + 10")
+    edit(generated.parent, generated.name, line, edited)
+    wanted = generated.read_text()
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert result.exit_code == 0, result.output
+    assert modular.read_text().count("return x + 10\n") == modular.read_text().count(edited) == 1
+    assert (generated.read_text(), check(CheckOptions((str(generated.parent),))).exit_code) == (wanted, 0)
+
+
 @pytest.mark.parametrize("has_marker", [True, False])
 def test_a_decorator_is_dropped_where_the_package_can_say_so(has_marker: bool, generated: Path) -> None:
     old = generated.parents[1] / "old/modeling_old.py"
@@ -244,3 +270,20 @@ def test_a_file_that_people_write_is_edited_directly(generated: Path) -> None:
     (generated.parent / "modular_new.py").unlink()
     result = CliRunner().invoke(absorb_command, [str(generated)])
     assert (result.exit_code, "modular_new.py, which is missing" in result.stderr) == (2, True)
+
+
+def test_what_a_modular_file_does_not_give_is_told(generated: Path) -> None:
+    other, modular = generated.parent / "configuration_new.py", generated.parent / "modular_new.py"
+    other.write_text("class NewConfig:\n    pass\n")
+    result = CliRunner().invoke(absorb_command, [str(other)])
+    assert (result.exit_code, "it is not generated from modular_new.py" in result.stderr) == (1, True)
+    modular.write_text(NEW.replace("import OldMLP", "import Unheard"))
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert (result.exit_code, "MC313" in result.stderr, "not generated" in result.stderr) == (2, True, False)
+
+
+def test_a_diff_is_shown_and_nothing_written(generated: Path) -> None:
+    edit(generated.parent, generated.name, "x * 3", "x * 30")
+    result = CliRunner().invoke(absorb_command, ["--diff", str(generated)])
+    assert (result.exit_code, "+        y = x * 30" in result.stdout) == (0, True)
+    assert "would give" in result.stderr and (generated.parent / "modular_new.py").read_text() == NEW

@@ -101,3 +101,27 @@ def test_it_suggests_for_a_snippet(zoo: Path) -> None:
 def test_a_snippet_that_is_no_python_is_refused(zoo: Path) -> None:
     done = _suggest(zoo, "-", given="class (:\n")
     assert done.exit_code == 2 and "not valid Python" in done.stderr
+
+
+OWN = "class MyThing:\n    def zap(self):\n        return 41\n"
+
+
+def test_classes_without_a_parent_are_told(zoo: Path) -> None:
+    done = _suggest(zoo, "-", given=OWN)
+    assert done.exit_code == 1 and "no class of another model would save lines" in done.stdout
+    source = (zoo / "models/llama/modeling_llama.py").read_text()
+    mlp = "class LlamaMLP" + source.partition("class LlamaMLP")[2].partition("\n\n\n")[0]
+    done = _suggest(zoo, "-", given=f"{mlp}\n\n\n{OWN}")
+    assert done.exit_code == 0 and "lines saved by one model alone: " in done.stdout
+    (line,) = (one for one in done.stdout.splitlines() if "MyThing" in one)
+    assert line.split() == ["MyThing", "3", "no", "parent", "saves", "lines"]
+
+
+def test_nothing_is_written_into_an_installed_package(zoo: Path, tmp_path: Path) -> None:
+    (tmp_path / "site-packages").mkdir()
+    package = zoo.rename(tmp_path / "site-packages/zoo")
+    (package / "models/roberta/modular_roberta.py").unlink()
+    done = _modularize(package, "roberta")
+    assert done.exit_code == 2 and "installed" in done.stderr
+    assert not (package / "models/roberta/modular_roberta.py").exists()
+    assert _modularize(package, "roberta", "--dry-run").exit_code == 0

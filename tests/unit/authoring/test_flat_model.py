@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.authoring.flat_model import import_origin
+from modular_converter.authoring.flat_model import choose_models, import_origin
 from modular_converter.convert.source.library import Library
+from modular_converter.findings import ConversionError
 from modular_converter.model.module import ImportedName
 from modular_converter.settings.load import load_settings
 
@@ -34,3 +35,44 @@ def test_a_package_exports_what_its_modules_list(text: str, is_exported: bool, t
         ImportedName("..old", "Feed", ""), str(tmp_path / "models" / "new" / "modeling_new.py"), library
     )
     assert found == ((str(package / "modeling_old.py"), "Feed") if is_exported else "..old.Feed")
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    folder = tmp_path / "models"
+    for name in ("old/modeling_old.py", "new/modeling_new.py", "plain/tokenization_plain.py", "auto/modeling_auto.py"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("class Feed: ...\n")
+    (folder / "old/notes.py").touch()
+    return folder
+
+
+CHOSEN = {
+    "all": ("all", ["new", "old", "plain"]),
+    "a file": ("models/old/modeling_old.py", ["old"]),
+    "a file of another kind": ("models/plain/tokenization_plain.py", ["plain"]),
+    "a folder": ("models/new", ["new"]),
+    "a name": ("old", ["old"]),
+}
+
+
+@pytest.mark.parametrize("case", CHOSEN)
+def test_what_an_argument_means(case: str, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(models.parent)
+    argument, wanted = CHOSEN[case]
+    found = choose_models([argument], None, str(models) if "/" not in argument else None)
+    assert found.models == str(models)
+    assert found.named == tuple((str(models / name), name) for name in wanted)
+
+
+@pytest.mark.parametrize(
+    ("argument", "reason"),
+    [("models/old/notes.py", "its name is not that of a flat file"), ("models", "holds no file of a model"), ("models/old/modeling_older.py", "older.py"), ("unheard", "unheard")],
+)  # fmt: skip
+def test_what_means_no_model_is_told(
+    argument: str, reason: str, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(models.parent)
+    with pytest.raises(ConversionError) as told:
+        choose_models([argument], None, str(models))
+    assert reason in str(told.value.findings[0])

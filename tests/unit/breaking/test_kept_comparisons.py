@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import random
 import shutil
+import tempfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,15 +46,33 @@ def published(tmp_path: Path) -> Path:
     return tree(tmp_path / "published")
 
 
-def tree(folder: Path) -> Path:
-    folder.mkdir()
+@functools.cache
+def texts_of(build: Callable[[Path], None]) -> dict[str, str]:
+    """The files of a library that is converted once for all tests, by their names below its folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        build(Path(folder))
+        files = (one for one in Path(folder).rglob("*") if one.is_file())
+        return {str(one.relative_to(folder)): one.read_text() for one in files}
+
+
+def written(folder: Path, build: Callable[[Path], None]) -> Path:
+    for name, text in texts_of(build).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder / "zoo"
+
+
+def _build_tree(folder: Path) -> None:
     zoo = library(folder)
     (zoo / "models/llama/modeling_llama.py").write_text(SIZED)
     utils = zoo / "modeling_utils.py"
     utils.write_text(utils.read_text().replace("\n\n\nclass", "\n\n\nSIZE = 1\n\n\nclass"))
     assert (zoo / "models/llama/configuration_llama.py").read_text() == CONFIG
     convert(zoo)
-    return zoo
+
+
+def tree(folder: Path) -> Path:
+    return written(folder, _build_tree)
 
 
 def compared(zoo: Path, published: Path, cache: Path | None) -> BreakingResult:
@@ -124,8 +145,7 @@ BODIES = [
 """Edits of bodies, some of which the comparison follows only once another edit calls them."""
 
 
-def committed(folder: Path) -> Path:
-    """A tree in which heirs take all that `UNSIZED` has."""
+def _build_heirs(folder: Path) -> None:
     zoo = tree(folder)
     (zoo / "models/llama/modeling_llama.py").write_text(UNSIZED)
     heir = zoo / "models/gemma/modular_gemma.py"
@@ -134,6 +154,11 @@ def committed(folder: Path) -> Path:
         text.replace("\n\n__all__ = [", "\n\nclass GemmaHead(LlamaHead):\n    pass\n\n\n__all__ = ['GemmaHead', ")
     )
     convert(zoo)
+
+
+def committed(folder: Path) -> Path:
+    """A tree in which heirs take all that `UNSIZED` has."""
+    zoo = written(folder, _build_heirs)
     commit(folder, new=True)
     return zoo
 

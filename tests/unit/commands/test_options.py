@@ -9,13 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 import modular_converter
 from modular_converter.commands.check import check_command
 from modular_converter.commands.convert import convert_command
-from modular_converter.commands.subcommands import SUBCOMMANDS
+from modular_converter.commands.options import run_command
+from modular_converter.commands.subcommands import SUBCOMMANDS, lsp_command, merge_driver_command, modularize_command
 from modular_converter.findings import Finding, Location, Severity, exit_code
 from modular_converter.reporting import FORMATS, render
 from modular_converter.rules import by_code
@@ -150,3 +152,76 @@ def test_a_fitting_version_of_the_tool_is_accepted(child, tmp_path, required):
 def test_a_required_version_must_be_one(child, tmp_path):
     (tmp_path / "pyproject.toml").write_text('[tool.modular-converter]\nrequired-version = "new"\n', encoding="utf-8")
     assert 'must be a version or a range such as "0.1.0"' in check().stderr
+
+
+MISUSED = {
+    "--breaking": (check_command, "--breaking needs --against REF"),
+    "--against main": (check_command, "--breaking needs --against REF"),
+    "--markdown -": (check_command, "--markdown needs both"),
+    "--accept-release new": (check_command, "must be one version such as 5.25, not 'new'"),
+    "--config none.toml": (check_command, "there is no file 'none.toml'"),
+    "--select MC401": (check_command, "MC401 is reported anyway"),
+    "--select unheard": (check_command, "unheard"),
+    "--list-rules --format github": (convert_command, "--list-rules prints text or json"),
+    "merge-driver install --yes": (merge_driver_command, "git cannot be asked here"),
+    "merge-driver uninstall": (merge_driver_command, "git cannot be asked here"),
+    "modularize emu": (modularize_command, "exists, and is not overwritten"),
+}
+
+
+@pytest.mark.parametrize("given", MISUSED)
+def test_what_an_option_needs_is_told(given, child):
+    command, said = MISUSED[given]
+    words = given.split() if command in (check_command, convert_command) else given.split()[1:]
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 2 and said in done.output, done.output
+    assert "MC199" not in done.output
+
+
+class Without:
+    """A finder that lacks a package."""
+
+    def __init__(self, package):
+        self.package = package
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == self.package:
+            raise ModuleNotFoundError(f"No module named {self.package!r}", name=self.package)
+
+
+@pytest.mark.parametrize(("package", "is_told"), [("pygls", True), ("asyncio", False)])
+def test_a_missing_package_of_the_language_server_is_told(package, is_told, monkeypatch):
+    for name in [one for one in sys.modules if one.partition(".")[0] in ("pygls", package)]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "modular_converter.lsp.server", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Without(package), *sys.meta_path])
+    done = CliRunner().invoke(lsp_command, [])
+    assert ("The language server needs the package `pygls`" in done.output) is is_told
+    assert done.exit_code == (2 if is_told else 1)
+
+
+def test_a_merge_driver_without_generated_files_is_not_set_up(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(merge_driver_command, ["install", "--yes"])
+    assert done.exit_code == 2 and "no generated file was found; give --root DIR" in done.output
+
+
+def test_rules_are_listed_in_each_form():
+    listed = CliRunner().invoke(convert_command, ["--list-rules"])
+    values = json.loads(CliRunner().invoke(convert_command, ["--list-rules", "--format", "json"]).stdout)
+    assert listed.exit_code == 0 and listed.stdout.count("MC401") == 1
+    assert len(listed.stdout.splitlines()) >= len(values["rules"] if isinstance(values, dict) else values) > 100
+
+
+@pytest.mark.parametrize("given", [[], ["--verbose"], ["-v"]])
+def test_an_error_of_the_tool_is_told_with_its_traceback_if_asked(given, capsys):
+    @click.command()
+    @click.option("--verbose", "-v", is_flag=True)
+    def fails(verbose):
+        raise ZeroDivisionError("of this test")
+
+    with pytest.raises(SystemExit) as end:
+        run_command(fails, given, "fails")
+    shown = capsys.readouterr().err
+    assert end.value.code == 2 and "MC199" in shown and "of this test" in shown
+    assert ("Traceback" in shown) == bool(given)
