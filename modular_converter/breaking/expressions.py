@@ -250,11 +250,9 @@ def _subscript(run: LibraryInterpreter, node: ast.Subscript, frame: Frame) -> Va
     known = plain(key)
     text = f"{value.text}[{key.text}]"
     if isinstance(value, Items):
-        is_place = isinstance(known, int) and not value.is_mapping
-        if is_place and -len(value.items) <= known < len(
-            value.items
-        ):  # else of a list that a loop makes, followed once
-            return value.items[known][1]
+        number = known if isinstance(known, int) and not value.is_mapping else len(value.items)
+        if -len(value.items) <= number < len(value.items):  # else one of a list that a loop makes, followed once
+            return value.items[number][1]
         named = [one for name, one in value.items if name == str(known)]
         if known is not NOT_KNOWN and named:
             return named[-1]
