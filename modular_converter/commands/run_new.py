@@ -137,7 +137,11 @@ def write_settings(dry_run: bool) -> int:
         table = "\n".join(_table(found, tools, project, base))
         for name, text in rows:
             click.echo(f"{name:<14} {message(text)}")
-        return _add_table(project, table, dry_run) or (0 if dry_run else _compare(found, project))
+        if _has_settings(project, table, dry_run):
+            return 1
+        if not dry_run:
+            _compare(found, project)
+        return 0
     except ConversionError as error:
         report(error.findings)
         return 2
@@ -212,8 +216,8 @@ def _in_toml(value: object) -> str:
     return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in text)
 
 
-def _add_table(project: str, table: str, dry_run: bool) -> int:
-    """Add the settings to the project's file, or print them; return 1 where it has some already."""
+def _has_settings(project: str, table: str, dry_run: bool) -> bool:
+    """Whether the project's file has settings already; else they are added to it, or printed."""
     path = os.path.join(project, "pyproject.toml")
     exists = os.path.isfile(path)
     known = toml_files.read_pyproject(project)
@@ -222,10 +226,10 @@ def _add_table(project: str, table: str, dry_run: bool) -> int:
             f"{'settings':<14} {os.path.relpath(path)} has a table [tool.{TABLE}]: nothing is written. It would be:\n"
         )
         click.echo(table)
-        return 1
+        return True
     if dry_run:
         click.echo(f"\n{table}")
-        return 0
+        return False
     before = toml_files.read_text(path) if exists else ""
     end = "\r\n" if "\r\n" in before else "\n"
     added = table.replace("\n", end) + end
@@ -233,10 +237,10 @@ def _add_table(project: str, table: str, dry_run: bool) -> int:
     click.echo(
         f"{'settings':<14} {os.path.relpath(path)}: [tool.{TABLE}] is {'added' if exists else 'new'}\n\n{table}\n"
     )
-    return 0
+    return False
 
 
-def _compare(found: Survey, project: str) -> int:
+def _compare(found: Survey, project: str) -> None:
     """Format the files of the models with the settings, and say which of them the formatter would change."""
     settings = load_settings(found.root)
     library = Library(settings)
@@ -254,4 +258,3 @@ def _compare(found: Survey, project: str) -> int:
             f"    not {message(path)}: `modular-convert modularize` gives no file back that the formatter changes"
         )
     report([*formatted.failures.values()])
-    return 0

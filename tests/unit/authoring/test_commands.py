@@ -66,6 +66,30 @@ def test_a_folder_without_a_modeling_file_is_a_model(zoo: Path) -> None:
         assert 0 < model["modular_lines"] < model["lines_back"] == model["flat_lines"]
 
 
+def test_what_the_next_conversion_changes_is_told(zoo: Path) -> None:
+    text = (zoo / "models/llama/configuration_llama.py").read_text().replace("llama", "ox").replace("Llama", "Ox")
+    mark = "# Copied from transformers.models.llama.configuration_llama.LlamaConfig with Llama->Ox\n"
+    (zoo / "models/ox").mkdir()
+    flat = zoo / "models/ox/configuration_ox.py"
+    changes = []
+    docstring = '"""LLaMA: configuration."""\n'
+    assert docstring in text
+    for written in (text.replace(docstring, ""), text.replace("@strict\n", f"{mark}@strict\n")):
+        flat.write_text(written)
+        done = _modularize(zoo, "ox", "--dry-run")
+        assert done.exit_code == 0, done.output
+        changes.append([line.strip() for line in done.stdout.splitlines()[1:]])
+    notice = "configuration_ox.py: a notice on top says that it is generated"
+    assert changes == [
+        [notice],
+        [
+            notice,
+            "configuration_ox.py: 1 mark of copied code removed",
+            "configuration_ox.py: the docstring of the module is removed",
+        ],
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

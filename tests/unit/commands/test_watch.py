@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from modular_converter.commands.check import check_command
 from modular_converter.commands.convert import convert_command
+from modular_converter.commands.watch import roots
 
 
 pytest.importorskip("watchfiles")
@@ -104,6 +105,16 @@ def watched(tree: Path) -> Iterator[Watched]:
     finally:
         found.process.kill()
         found.process.wait()
+
+
+def test_new_files_are_looked_for_where_the_arguments_would_find_them(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tree)
+    models = str(tree / "models")
+    given = ("models/*/modular_*.py", "models/first", "models/second/modular_second.py", "all", "first")
+    folders = [models, f"{models}/first", f"{models}/second", models, models]
+    assert [*roots(given, models)] == folders and [*roots(("all",), None)] == []
 
 
 def test_a_saved_neighbour_reaches_all_its_heirs_and_own_writes_reach_none(tree, watched):
