@@ -224,7 +224,7 @@ def _config_kind(files: Sequence[SurveyedFile], default_kind: str, ends: Mapping
     """The kind of file that holds configurations: one of the usual names, else what most files import from."""
     usual = next((kind for kind in CONFIG_KINDS if kind in ends), "")
     found = Counter(kind for file in files if file.kind == default_kind for kind in file.siblings if kind in ends)
-    return usual or next((kind for kind, _ in found.most_common(1)), "")
+    return usual or next((kind for kind, _ in found.most_common()), "")
 
 
 def _model_base(files: Sequence[SurveyedFile]) -> str:
@@ -234,7 +234,7 @@ def _model_base(files: Sequence[SurveyedFile]) -> str:
     found = Counter(base for file in files for base in set(file.bases))
     often = [base for base, number in found.items() if number * 2 >= len(files)]
     heirs = Counter({base: sum(name.endswith(base) for file in files for name in file.classes) for base in often})
-    base, number = next(iter(heirs.most_common(1)), ("", 0))
+    base, number = next(iter(heirs.most_common()), ("", 0))
     return base if number or len(often) == 1 else ""
 
 

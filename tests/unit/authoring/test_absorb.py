@@ -92,6 +92,12 @@ def test_an_edit_of_inherited_lines_becomes_an_override(case: str, generated: Pa
 MIXED = {
     "a function of its own": ("NewMLP(OldMLP)", "NewMLP(OldMLP)", "    return x * 7", "    return x * 8"),
     "another name than the parent's": ("NewMLP", "NewGate", "        return x * 2", "        return x * 6"),
+    "an override with a comment": (
+        "    def second",
+        "    # ours\n    def second",
+        "        return x * 2",
+        "        return x * 6",
+    ),
 }
 
 
@@ -112,6 +118,7 @@ def test_edits_of_own_and_of_inherited_lines_are_carried_together(case: str, gen
     result = CliRunner().invoke(absorb_command, [str(generated)])
     assert result.exit_code == 0, result.output
     assert modular.read_text().count("return x + 10\n") == modular.read_text().count(edited) == 1
+    assert modular.read_text().count("# ours") == text.count("# ours")
     assert (generated.read_text(), check(CheckOptions((str(generated.parent),))).exit_code) == (wanted, 0)
 
 

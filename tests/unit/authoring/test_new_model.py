@@ -84,6 +84,25 @@ def test_a_new_model_converts_and_checks_at_once(acme: Path) -> None:
         assert said in left
 
 
+INITS = {
+    "lists of names": ('from .modeling_ox import OxModel\n\n__all__ = ["OxModel"]\n', "from .modeling_kiwi import KiwiModel\n"),
+    "a name that is not made": ("from .modeling_ox import OxModel, OxTokenizer\n", ""),
+    "a list with a name that is not there": ('from .modeling_ox import OxModel\n\n__all__ = ["OxModel", "OxTokenizer"]\n', ""),
+    "a list of what a star gives": ('from .modeling_ox import *\n\n__all__ = ["OxModel", "OxTokenizer"]\n', "from .modeling_kiwi import *\n"),
+    "names of another folder": ("from ..base import Base\nfrom .modeling_ox import OxModel\n", "from ..base import Base\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", INITS)
+def test_the_package_of_the_parent_is_followed_where_all_of_it_is_there(case: str, acme: Path) -> None:
+    text, begin = INITS[case]
+    (acme / "acme/models/ox/__init__.py").write_text(text)
+    done = new("kiwi", "--from", "ox")
+    path = acme / "acme/models/kiwi/__init__.py"
+    assert done.exit_code == 0 and ("__init__.py: that of ox cannot be followed" in done.stderr) is (not begin)
+    assert path.read_text().startswith(begin) if begin else not path.exists()
+
+
 def test_the_diff_of_tables_applies(acme: Path) -> None:
     done = new("kiwi", "--from", "ox")
     applied = subprocess.run(["git", "apply"], input=done.stdout, cwd=acme, text=True)
