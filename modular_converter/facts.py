@@ -265,12 +265,16 @@ class Surroundings:
     """Base that the child names in front of the parent -> the texts of that class and of those above it, if all can be
     read and none is above the parent too.
     """
+    stays_generic: bool = False
+    """Whether other code of the parent's file gives it type arguments, for which the heir then stands."""
     is_set_above: Callable[[str, str], bool] = lambda method, attribute: False
     """Tells whether a method of this name, in an ancestor of the parent, sets an attribute of this name."""
     binds: Callable[[str], frozenset[str] | None] = lambda base: None
     """The names that a base in the generated file binds or inherits there; None for a base from elsewhere."""
-    hook_sets_attributes: Callable[[str], bool] = lambda base: False
-    """Tells whether the `__init_subclass__` of a base in the generated file does nothing but set attributes of the class."""
+    hook_sets_attributes: Callable[[str, frozenset[str]], bool] = lambda base, unlike: False
+    """Tells whether the `__init_subclass__` of a base does nothing but set attributes of the class, for the parent as for its
+    heir, whose keywords `unlike` are true or None in one header alone.
+    """
     makes_otherwise: Callable[[str], bool] = lambda metaclass: True
     """Tells whether a metaclass may do something where a class is made, as far as it can be read."""
     has_method: Callable[[str, str], bool] = lambda base, method: False

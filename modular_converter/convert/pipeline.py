@@ -23,7 +23,13 @@ from modular_converter.convert.examine.meanings import report_read_annotations
 from modular_converter.convert.examine.top_level import fillings_of, report_lost_statements, report_redefined
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour, asked_prefix, rename_neighbours
-from modular_converter.convert.inherit.resolve import ModularFile, neighbour_module, open_target, resolve_imports
+from modular_converter.convert.inherit.resolve import (
+    ModularFile,
+    neighbour_module,
+    open_target,
+    resolve_imports,
+    with_heirs_asked_for,
+)
 from modular_converter.convert.inline.collect import EmittedDefinition, collect_definitions
 from modular_converter.convert.source.library import Library
 from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, KnownAttributes, NeighbourFacts, Parent
@@ -67,7 +73,8 @@ def first_steps(path: str, library: Library) -> FinishedConversion:
 
     Raises `ConversionError` with the faults of the input.
     """
-    neighbours = rename_neighbours(resolve_imports(open_target(path, library), library), library)
+    resolution = with_heirs_asked_for(resolve_imports(open_target(path, library), library))
+    neighbours = rename_neighbours(resolution, library)
     classes = build_classes(neighbours, library)
     return FinishedConversion(neighbours, classes, collect_definitions(neighbours, classes, library), library)
 
@@ -207,9 +214,9 @@ def _texts(name: str, module: Module, mentions: str, library: Library) -> Iterat
         yield from (one.text for one in library.resolver.lineage(name, module, mentions) if one is not None)
     elif statement is not None:
         yield statement.text
-        used = statement.uses if statement.role is Role.ASSIGNMENT else frozenset[str]()
-        found = (home.definitions[one] for one in sorted(used & home.definitions.keys()))
-        yield from (one.text for one in found if one.role in (Role.FUNCTION, Role.CLASS))
+        found = (home.definitions[one] for one in sorted(statement.uses & home.definitions.keys()))
+        roles = {Role.FUNCTION, Role.CLASS} if statement.role is Role.ASSIGNMENT else {Role.FUNCTION}
+        yield from (one.text for one in found if one.role in roles and one is not statement)
 
 
 def _inherited_missing_modules(finished: FinishedConversion, kinds: Collection[str]) -> Iterator[Finding]:

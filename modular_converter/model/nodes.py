@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr"})
 """The functions that take the name of an attribute as a text."""
+KIND_TESTS = frozenset({"isinstance", "issubclass"})
 _NO_NODES = frozenset(
     ["arg", "asname", "attr", "conversion", "ctx", "id", "is_async", "kind", "level", "module", "simple"]
     + ["type_comment"]
@@ -170,6 +171,13 @@ def method_call(node: ast.stmt, method: str, class_name: str = "") -> ast.Call |
 def is_super_statement(node: ast.stmt, method: str, class_name: str = "") -> bool:
     """Whether this is a statement of its own that calls `super().method(…)`: see `method_call`."""
     return method_call(node, method, class_name) is not None
+
+
+def tested_class(node: ast.AST) -> ast.expr | None:
+    """The class, or the tuple of classes, that `isinstance`, `issubclass` or `except` asks for."""
+    if isinstance(node, ast.Call) and dotted(node.func) in KIND_TESTS and len(node.args) == 2:
+        return node.args[1]
+    return node.type if isinstance(node, ast.ExceptHandler) else None
 
 
 def is_super(node: ast.AST) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, did_you_mean, finding_at
 from modular_converter.model.class_blocks import SUPER_KWARGS, Method, names_in_class
-from modular_converter.model.nodes import super_attribute, super_method, walk, walk_until
+from modular_converter.model.nodes import dotted, super_attribute, super_method, walk, walk_until
 from modular_converter.rules._words import not_mergeable
 
 
@@ -220,6 +220,23 @@ def super_argument_ignored(
         f"`{argument}` does not reach the parent's `{method}`: its lines read your `{parameter}`",
         help=f"Write `{assignment}` above the call, and pass {names}.",
     )
+
+
+def has_effect(argument: ast.expr, method: str) -> bool:
+    """Whether an argument for a name of the override, which is another expression, reaches the parent's lines. In the corpus
+    names do not (shieldgemma2), nor constants beside `**kwargs` (metaclip_2), nor, in `__init__`, constants and results of calls
+    (d_fine, granitemoehybrid).
+    """
+    if isinstance(argument, ast.Call) and dotted(argument.func) == "dict":
+        return not any(isinstance(one.value, ast.Constant) for one in argument.keywords)
+    without = (ast.Name, ast.Constant, ast.Call) if method == "__init__" else ast.Name
+    return not isinstance(argument, without)
+
+
+def ignored_arguments(findings: Iterable[ClassFinding]) -> list[ast.expr]:
+    """The arguments that findings tell to be ignored."""
+    told = (one.node for one in findings if one.diagnose(Location("")).rule is SUPER_ARGUMENT_IGNORED)
+    return [one for one in told if isinstance(one, ast.expr)]
 
 
 def not_passed(location: Location, method: str, parameter: str) -> Finding:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
 from modular_converter.model.bindings import attributes_set
 from modular_converter.model.class_blocks import Member, class_node
-from modular_converter.model.nodes import decorators_of, is_super, sought_by_name, walk
+from modular_converter.model.nodes import decorators_of, dotted, is_super, sought_by_name, tested_class, walk
 from modular_converter.model.overriding import INIT_SUBCLASS, sought_above
 from modular_converter.rules._words import WRITE_OUT, Obstacle, not_mergeable
 from modular_converter.rules.made_classes import makers_of_heirs
@@ -129,7 +129,8 @@ def _taken_otherwise(member: Member, name: str, classes: TwoClasses) -> str:
 
 def _read_from_outside(member: Member, nodes: Sequence[ast.AST], classes: TwoClasses) -> Iterator[ast.expr]:
     """The expressions of a member that may name the parent though the generated class does not inherit from it: in
-    annotations, and as the holder of a class attribute that is only read, a nested class, a static or a class method.
+    annotations, as the holder of a class attribute that is only read, a nested class, a static or a class method, beside its
+    heir in `isinstance(x, (Parent, Heir))`, and in `type(x) is Parent`.
     """
     theirs = {name: one for one in classes.parent.members for name in one.binds}
     used_up = {id(part) for node in nodes for part in _operands(node)}
@@ -138,6 +139,10 @@ def _read_from_outside(member: Member, nodes: Sequence[ast.AST], classes: TwoCla
             found = theirs[node.attr]
             if _is_alike(found) or (not found.is_function and (member.is_attribute or id(node) in used_up)):
                 yield node.value
+        if isinstance(node, ast.Compare):
+            yield from (node.left, *node.comparators)
+        elif isinstance(tested := tested_class(node), ast.Tuple) and classes.name in map(dotted, tested.elts):
+            yield from tested.elts
         for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
             if isinstance(annotation, ast.expr):
                 yield from (one for one in walk(annotation) if isinstance(one, ast.Name))
@@ -327,6 +332,24 @@ def parent_lost(location: Location, user: str, parent: str, heir: str, module: s
         location,
         f"the generated `{user}` would ask for `{parent}` of `{module}`, from which the generated `{heir}` does not inherit",
         help=f"Ask for `{heir}`, or for both.",
+    )
+
+
+def heir_left_out(location: Location, user: str, asked: str, heir: str) -> Finding:
+    """`user`, which is inherited, asks for instances of `asked`, which stands for the parent of `heir`."""
+    return CLASS_BESIDE_ITS_COPY.finding(
+        location,
+        f"the generated `{user}` would ask for `{asked}`, from which the generated `{heir}` does not inherit",
+        help=f"Write `class {heir}({asked})`, with a class `{asked}` of your own, or override what asks.",
+    )
+
+
+def type_of_heir(location: Location, user: str, parent: str, heir: str) -> Finding:
+    """`user`, which is inherited, asks for the type of `parent` itself."""
+    return CLASS_BESIDE_ITS_COPY.finding(
+        location,
+        f"the generated `{user}` asks whether a type is `{heir}`; with inheritance it asks for `{parent}`, which `{heir}` is not",
+        help=f"Override what asks if it shall not know `{heir}`; else silence this finding.",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.facts import INHERITED_KEYWORDS
@@ -21,7 +21,16 @@ from modular_converter.model.bindings import (
     parameters_of,
 )
 from modular_converter.model.class_blocks import ClassBlock, class_node
-from modular_converter.model.nodes import BY_NAME, decorator_path, dotted, named_values, parse, walk, walk_until
+from modular_converter.model.nodes import (
+    BY_NAME,
+    decorator_path,
+    dotted,
+    named_values,
+    parse,
+    statement_value,
+    walk,
+    walk_until,
+)
 from modular_converter.model.overriding import (
     EQUALITY,
     HASH,
@@ -156,16 +165,27 @@ def _header(classes: TwoClasses) -> Iterator[Obstacle]:
     """Keywords of the parent, which Python hands to `__init_subclass__` or to the metaclass for the parent alone. Where
     that only sets attributes of the class, another value in the child's header hides the parent's.
     """
-    own = _keywords(classes.child)
-    for keyword, value in _keywords(classes.parent).items():
+    own, theirs = _keywords(classes.child), _keywords(classes.parent)
+    unlike = frozenset(one for one in own.keys() | theirs.keys() if not _is_alike(own.get(one), theirs.get(one)))
+    for keyword, value in theirs.items():
         if keyword in INHERITED_KEYWORDS or own.get(keyword) == value:
             continue
-        if keyword in own and any(map(classes.around.hook_sets_attributes, classes.bases)):
+        if keyword in own and any(classes.around.hook_sets_attributes(one, unlike) for one in classes.bases):
             continue
         reason = f"`{keyword}={value}` in its header applies to the parent alone, but the generated class has one header for both"
         repeat = f"Write `{keyword}={value}` in the header of your class too, or write the class out."
         cure = WRITE_OUT if keyword in own else repeat
         yield Obstacle(classes.child.node, classes.name, reason, cure)
+
+
+def _is_alike(own: str | None, theirs: str | None) -> bool:
+    """Whether two values are equal, or constants that are both true or both false, and both None or both not."""
+    if own == theirs or own is None or theirs is None:
+        return own == theirs
+    first, second = (statement_value(parse(text).body[0]) for text in (own, theirs))
+    if not (isinstance(first, ast.Constant) and isinstance(second, ast.Constant)):
+        return False
+    return bool(first.value) is bool(second.value) and (first.value is None) is (second.value is None)
 
 
 def check_class_made_otherwise(facts: Facts) -> Iterator[Finding]:
@@ -258,6 +278,8 @@ class Maker(NamedTuple):
     """Whether it calls it for the heir."""
     is_lost: bool = False
     """Whether the generated class is without it."""
+    beside: tuple[str, ...] = ()
+    """The functions of its module that it uses."""
 
     @property
     def is_descriptor(self) -> bool:
@@ -297,7 +319,7 @@ def _decorators(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Make
         named = (facts.texts_of(one, None if path in own else parent, "") for one in (path, holder) if one)
         texts = next(filter(None, map(tuple, named)), ())
         for function, parameter in _getting_class(texts, method, is_factory=isinstance(node, ast.Call)):
-            yield Maker(path, function, parameter, path in theirs, is_own, is_lost)
+            yield Maker(path, function, parameter, path in theirs, is_own, is_lost, texts[1:])
 
 
 _Taker = tuple[Function | ast.Lambda, str]
@@ -355,13 +377,17 @@ def _descriptors(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Mak
 
 
 @functools.lru_cache(maxsize=256)  # see `_getting_class`
-def handling_of(function: Function | ast.Lambda, holder: str) -> ClassHandling:
-    """What a function, with those within it, does with the class that its parameter `holder` holds."""
+def handling_of(function: Function | ast.Lambda, holder: str, beside: tuple[str, ...] = ()) -> ClassHandling:
+    """What a function, with those within it, does with the class that its parameter `holder` holds. Of a function `beside` it, to
+    which it hands the class on, the attributes count that this one sets by their names, but for special ones: published
+    decorators leave the class to functions that write its descriptions and wrap its methods.
+    """
     body = function.body
     nodes = walk(*body) if isinstance(body, list) else walk(body)
     other_names = (one for one in nodes if isinstance(one, ast.Assign) and dotted(one.value) == holder)
     names = {holder}.union(*(bindings_of(one).binds for one in other_names))
     sets, reads, kept, asked = set[str](), set[str](), set[str](), set[str]()
+    sets.update(*(_set_by_name(one, at, beside) for one, at in _handed_on(nodes, names, beside)))
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             kept.add(node.attr)
@@ -384,6 +410,22 @@ def handling_of(function: Function | ast.Lambda, holder: str) -> ClassHandling:
     return ClassHandling(frozenset(sets - DESCRIBING - asked), frozenset(reads), bool((sets | kept) - DESCRIBING))
 
 
+def _handed_on(nodes: Sequence[ast.AST], names: Set[str], beside: tuple[str, ...]) -> Iterator[tuple[Function, str]]:
+    """The functions beside a decorator that it hands the class on to, with the parameters that hold it there."""
+    functions = {node.name: node for text in beside for node in parse(text).body if isinstance(node, Function)}
+    for node in nodes if functions else ():
+        called = functions.get(dotted(node.func)) if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Call) and called is not None:
+            given = zip([*parameters_of(called)], node.args)
+            named = ((one.arg, one.value) for one in node.keywords if one.arg)
+            yield from ((called, name) for name, value in (*given, *named) if dotted(value) in names)
+
+
+def _set_by_name(function: Function, holder: str, beside: tuple[str, ...]) -> frozenset[str]:
+    found = handling_of(function, holder, tuple(text for text in beside if f"def {function.name}(" not in text)).sets
+    return frozenset(one for one in found - {EVERYTHING} if not one.startswith("__"))
+
+
 def changes_of_makers(facts: Facts) -> Mapping[str, Sequence[tuple[str, str, bool]]]:
     """Heir -> each decorator or descriptor that would set or read an attribute otherwise, how, and whether that is an error.
 
@@ -403,7 +445,7 @@ def changes_of_makers(facts: Facts) -> Mapping[str, Sequence[tuple[str, str, boo
 
 def changed_by(maker: Maker, heir: Members) -> tuple[str, str]:
     """The attribute of a class that a decorator or descriptor would set or read otherwise, and how; two "" for none."""
-    sets, reads, keeps = handling_of(maker.function, maker.holder)
+    sets, reads, keeps = handling_of(maker.function, maker.holder, maker.beside)
     if maker.is_lost:
         lost = min(sets, default="")
         reason = f"it sets `{lost}` for the parent too, but in the generated class yours takes its place"

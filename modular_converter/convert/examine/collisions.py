@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from modular_converter.convert.source.rename import Renamer
 from modular_converter.findings import Finding
 from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.module import Module, Role, Statement
-from modular_converter.model.nodes import dotted, is_super, parse, walk
+from modular_converter.model.nodes import dotted, is_super, parse, tested_class, walk
 from modular_converter.rules import double_meanings, renamed_words
 from modular_converter.rules._words import name_heirs
 
@@ -46,6 +47,8 @@ def report_changed_meanings(finished: FinishedConversion) -> list[Finding]:
         *_not_imported(finished),
         *_copied_classes(finished),
         *_lost_parents(finished),
+        *_left_out_heirs(finished, derived),
+        *_types_of_heirs(finished, derived),
         *_held_twice(finished),
         *_name_collisions(finished, derived),
         *_renamed_words(finished, derived),
@@ -291,9 +294,6 @@ def _name_collisions(finished: FinishedConversion, derived: Iterable[_DerivedDef
                 )
 
 
-KIND_TESTS = ("isinstance", "issubclass")
-
-
 def _copied_classes(finished: FinishedConversion) -> Iterator[Finding]:
     """The classes that a file both imports and copies, each with its first user."""
     for name, (source, new) in finished.neighbours.taken.items():
@@ -317,27 +317,77 @@ def _lost_parents(finished: FinishedConversion) -> Iterator[Finding]:
         first_heirs.setdefault(one.base, name)
     own = [one for one in finished.definitions if finished.is_own(one)]
     for parent, heir in first_heirs.items():
-        user = next((one for one in own if parent in one.uses and _tests_for(one.text, parent)), None)
+        user = next((one for one in own if parent in one.uses and _tests_for(one.text, parent, heir)), None)
         if user is not None and parent in globals_read(user.text):
             place, source = finished.at(parent, user.origin.line), finished.heirs[heir].source
             yield double_meanings.parent_lost(place, user.name, parent, heir, source)
 
 
-def _tests_for(text: str, name: str) -> bool:
-    """Whether a definition asks whether something is of a class: `isinstance`, `except`, `case`, `type(x) is`."""
-    return any(
-        isinstance(part, ast.Name) and part.id == name
-        for node in walk(parse(text))
-        for place in _tested(node)
-        for part in walk(place)
-    )
+def _left_out_heirs(finished: FinishedConversion, derived: Iterable[_DerivedDefinition]) -> Iterator[Finding]:
+    """The heirs that inherited code no longer finds where it asks for their parent, for which another class stands, and for
+    which it does not ask itself.
+    """
+    heirs = {name: one for name, one in finished.heirs.items() if one.parent_name != name}
+    seen = set[str]()
+    for definition, source, original in derived if heirs else ():
+        for name, heir in heirs.items():
+            asked, written = heir.parent_name, heir.parent.name
+            if heir.source != source or name in seen or written not in original.uses:
+                continue
+            is_asked = _tests_for(original.text, written) and _tests_for(definition.text, asked)
+            if is_asked and not _tests_for(definition.text, name, heir.base):
+                seen.add(name)
+                place = finished.at(name, heir.statement.line)
+                yield double_meanings.heir_left_out(place, definition.name, asked, name)
+
+
+def _types_of_heirs(finished: FinishedConversion, derived: Iterable[_DerivedDefinition]) -> Iterator[Finding]:
+    """The heirs whose very type inherited code asks for, `type(x) is NewMLP`, where it asked for their parent's; each once."""
+    heirs = {name: one for name, one in finished.heirs.items() if one.parent_name == name}
+    for name, heir in heirs.items():
+        asking = (
+            one.definition
+            for one in derived
+            if one.neighbour == heir.source
+            and heir.parent.name in one.original.uses
+            and _asks_for_type(one.original.text, heir.parent.name)
+            and _asks_for_type(one.definition.text, name)
+        )
+        if (user := next(asking, None)) is not None:
+            yield double_meanings.type_of_heir(finished.at(name, heir.statement.line), user.name, heir.base, name)
+
+
+def _asks_for_type(text: str, name: str) -> bool:
+    if "type(" not in text and "__class__" not in text:
+        return False
+    for node in walk(parse(text)):
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        asked = [one for one in sides if getattr(one, "attr", "") == "__class__" or _is_call_of_type(one)]
+        named = (part for side in sides for part in walk(side) if asked and isinstance(part, ast.Name))
+        if any(part.id == name for part in named):
+            return True
+    return False
+
+
+def _is_call_of_type(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and dotted(node.func) == "type" and len(node.args) == 1
+
+
+def _tests_for(text: str, name: str, beside: str = "") -> bool:
+    """Whether a definition asks whether something is of a class, and not of the class `beside` too: `isinstance`, `except`,
+    `case`, `type(x) is`.
+    """
+    for place in itertools.chain.from_iterable(map(_tested, walk(parse(text)))):
+        named = {part.id for part in walk(place) if isinstance(part, ast.Name)}
+        if name in named and beside not in named:
+            return True
+    return False
 
 
 def _tested(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in KIND_TESTS:
-        return node.args[1:]
     if isinstance(node, ast.Compare):
         return [node.left, *node.comparators]
     if isinstance(node, ast.MatchClass):
         return [node.cls]
-    return [node.type] if isinstance(node, ast.ExceptHandler) and node.type else []
+    tested = tested_class(node)
+    return [tested] if tested is not None else []

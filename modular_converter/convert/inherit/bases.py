@@ -98,6 +98,7 @@ def merge_bases(
     parent_base: str,
     ancestors: Mapping[str, Collection[str]],
     implied: Mapping[str, str],
+    stays_generic: bool = False,
 ) -> list[str]:
     """The parent's bases, replaced and extended by the further bases of the child.
 
@@ -109,8 +110,9 @@ def merge_bases(
         parent_base: the base, as the child writes it, that the parent stands for.
         ancestors: the classes that a class of the modular file inherits from, as far as they can be seen.
         implied: base -> the base that it inherits from itself, which the class then does not list.
+        stays_generic: whether the parent's type parameters stay, whatever the child gives for them.
     """
-    bases = _with_type_arguments(parent.bases, parent_base)
+    bases = parent.bases if stays_generic else _with_type_arguments(parent.bases, parent_base)
     front = 0
     is_before_parent = True
     for base in child.bases:

@@ -13,6 +13,7 @@ from typing import Any
 
 from modular_converter.convert.inherit.bases import ClassMerge, class_header, merge_bases, merge_members, replaced_base
 from modular_converter.convert.inherit.inherited_members import (
+    NOTHING_APART,
     is_nameless,
     refused_overrides,
     with_inherited_members,
@@ -27,7 +28,7 @@ from modular_converter.convert.source.rename import Renamer, rename_local
 from modular_converter.facts import Surroundings, TwoClasses
 from modular_converter.findings import ClassFinding, ConversionError, Finding, Location, locate
 from modular_converter.model import lexer
-from modular_converter.model.bindings import attributes_set, bindings_in, bindings_of, parameters_of
+from modular_converter.model.bindings import Function, attributes_set, bindings_in, bindings_of, parameters_of
 from modular_converter.model.class_blocks import (
     INDENT,
     ClassBlock,
@@ -42,7 +43,7 @@ from modular_converter.model.class_blocks import (
 )
 from modular_converter.model.index import is_docstring
 from modular_converter.model.module import Module, Role, Statement
-from modular_converter.model.nodes import is_super_statement
+from modular_converter.model.nodes import dotted, is_super_statement, walk
 from modular_converter.model.overriding import (
     EQUALITY,
     HASH,
@@ -86,7 +87,7 @@ def merge_class(
     names: ModelNames,
     settings: Settings,
     around: Surroundings | None = None,
-    apart: frozenset[str] = frozenset(),
+    apart: Mapping[str, bool] = NOTHING_APART,
 ) -> Merged:
     """The generated class. Overrides that cannot be merged are tried again as methods apart from the parent's.
 
@@ -105,7 +106,7 @@ def merge_class(
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_class(parent_text, is_own=False)
-    bases = merge_bases(child, parent, parent_base, around.ancestors, settings.implied_bases)
+    bases = merge_bases(child, parent, parent_base, around.ancestors, settings.implied_bases, around.stays_generic)
     child_text, private = with_inherited_members(
         with_written_super(child_text, parent),
         parent,
@@ -271,7 +272,7 @@ def merge_once(
     above = {base: around.ancestors[base] for base in child.bases if base in around.ancestors}
     classes = (child.text, parent.text, parent.name, parent_base, names, settings)
     mappings = (frozenset(some.items()) for some in (above, around.siblings, around.in_front))
-    known = _known_merges(classes, named, around.added, *mappings)
+    known = _known_merges(classes, named, around.added, around.stays_generic, *mappings)
     for merge in known:
         if all(getattr(around, question)(*asked) == answer for (question, asked), answer in merge.answers.items()):
             return merge.merged
@@ -362,6 +363,7 @@ def _merge(
         siblings,
         ancestors,
         _in_front(statement, base, siblings, neighbours, library),
+        _stays_generic(statement, base, definitions.original(parent_name).name, definitions.module),
         classes.is_set_above,
         classes.bound_in,
         classes.hook_sets_attributes,
@@ -398,6 +400,14 @@ def _in_front(
         is_apart = len(readable) == len(classes) and above.isdisjoint(one.name for one in readable)
         found[base] = texts if is_apart else None
     return found
+
+
+def _stays_generic(statement: Statement, base: str, parent: str, module: Module) -> bool:
+    """See `Surroundings`: `class Pair(OldBox[tuple])` of a module whose `OldBox` a class inherits as `OldBox[int]`."""
+    if f"{base}[" not in statement.text:
+        return False
+    given = re.compile(rf"\b{re.escape(parent)}\[")
+    return any(parent in one.uses and one.name != parent and given.search(one.text) for one in module.statements)
 
 
 @dataclass(frozen=True)
@@ -442,21 +452,22 @@ class _Classes:
         found = [block.binds for _, block in self._lineage(name) if block is not None]
         return frozenset().union(*found) if found else None
 
-    def hook_sets_attributes(self, name: str) -> bool:
-        """Whether the `__init_subclass__` of a class and its ancestors does nothing else, as far as they can be read."""
-        members: list[Member] = []
+    def hook_sets_attributes(self, name: str, unlike: frozenset[str]) -> bool:
+        """Whether the `__init_subclass__` of a class and its ancestors does nothing else, as far as they can be read, and the
+        same for the parent and its heir, where the keywords `unlike` differ in more than their value.
+        """
+        found: list[tuple[Member, bool]] = []
         for base, block in self._lineage(name):
             module = self._naming(base)
             above = [*self.library.resolver.lineage(base, module)] if block is None else []
             if None in above and self.library.resolver.may_bind(base, module, INIT_SUBCLASS):
                 return False
             blocks = [parse_class(one.text) for one in above if one is not None] if block is None else [block]
-            members += (one for found in blocks for one in found.members)
-        hooks = [one.function for one in members if one.is_function and INIT_SUBCLASS in one.binds]
-        statements = [one for hook in hooks for one in hook.body if not is_super_statement(one, INIT_SUBCLASS)]
-        effects = bindings_of(*statements).effects
-        are_plain = not effects.changes and all(isinstance(one, ast.Assign) for one in statements)
-        return bool(hooks) and are_plain and all("." in path for path in effects.binds)
+            found += ((one, block is None) for each in blocks for one in each.members)
+        hooks = [
+            (one.function, elsewhere) for one, elsewhere in found if one.is_function and INIT_SUBCLASS in one.binds
+        ]
+        return bool(hooks) and all(_only_sets(hook, unlike, elsewhere) for hook, elsewhere in hooks)
 
     def makes_otherwise(self, metaclass: str) -> bool:
         """Whether a metaclass may do something where a class is made."""
@@ -483,6 +494,31 @@ class _Classes:
             if any(one is not None and sets_attribute(one, method, name) for one in above):
                 return True
         return False
+
+
+def _only_sets(hook: Function, unlike: frozenset[str], elsewhere: bool) -> bool:
+    """Whether a hook sets attributes alone, or enters the class in a table of another file, which has the parent too."""
+    statements = [one for one in hook.body if not is_super_statement(one, INIT_SUBCLASS)]
+    effects = bindings_of(*statements).effects
+    targets: list[ast.expr] = []
+    for one in statements:
+        if isinstance(one, ast.If) and _is_decided_alike(one.test, unlike):
+            statements += (*one.body, *one.orelse)
+        elif isinstance(one, ast.Assign):
+            targets += one.targets
+        elif not is_docstring(one):
+            return False
+    tables = {dotted(one.value) for one in targets if isinstance(one, ast.Subscript)} if elsewhere else set[str]()
+    set_ = (one for one in targets if not isinstance(one, ast.Subscript) or not elsewhere)
+    return effects.changes <= tables and all(isinstance(one, ast.Attribute) and dotted(one) for one in set_)
+
+
+def _is_decided_alike(test: ast.expr, unlike: frozenset[str]) -> bool:
+    """Whether a condition asks for nothing but the truth of names, and whether they are None, except those in `unlike`."""
+    asking = (ast.Name, ast.Constant, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.Not, ast.Compare, ast.Is, ast.IsNot)
+    nodes = walk(test)
+    are_plain = all(isinstance(one, asking) for one in nodes)
+    return are_plain and unlike.isdisjoint(one.id for one in nodes if isinstance(one, ast.Name))
 
 
 def sets_attribute(statement: Statement, method: str, attribute: str) -> bool:

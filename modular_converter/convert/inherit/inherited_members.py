@@ -21,6 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple, TypeGuard
 
 from modular_converter.convert.inherit.bases import ClassMerge
@@ -61,10 +62,13 @@ from modular_converter.model.nodes import (
     walk_until,
 )
 from modular_converter.model.overriding import INIT_SUBCLASS, first_parameter, sought_above
+from modular_converter.rules.calls_of_super import has_effect, ignored_arguments
 
 
 MADE_BY_NAME = {"__new__": "staticmethod", "__class_getitem__": "classmethod"}
 """What Python makes of a method by its name alone."""
+
+NOTHING_APART: Mapping[str, bool] = MappingProxyType({})
 
 CLASS_LEVEL = frozenset({"staticmethod", "classmethod"})
 
@@ -101,7 +105,11 @@ class _Call(NamedTuple):
 
 
 def with_inherited_members(
-    text: str, parent: ClassBlock, base: str, is_called: Callable[[str], bool], apart: Collection[str] = ()
+    text: str,
+    parent: ClassBlock,
+    base: str,
+    is_called: Callable[[str], bool],
+    apart: Mapping[str, bool] = NOTHING_APART,
 ) -> tuple[str, dict[str, str]]:
     """The child's text in which such calls have the private names of the parent's members, and these names by member.
 
@@ -110,14 +118,17 @@ def with_inherited_members(
         parent: its renamed parent.
         base: the parent's name in `text`.
         is_called: whether `super().<name>` in the generated class may reach a base from elsewhere, which is then meant.
-        apart: the overrides that are not merged with the parent's method.
+        apart: the overrides that are not merged with the parent's method: see `refused_overrides`.
     """
     if "super" not in text and f"{base}." not in text:
         return text, {}
     node = class_node(text)
     calls = [*_calls(node, base, _members(parent, bindings_in(node).binds), apart)]
-    # A statement means the parent's lines, whatever its bases have; those of `__init__` belong where a reader looks for them.
-    meant = {call.node.attr for call in calls if call.owner in ("", node.name) or call.is_statement} - {"__init__"}
+    # A statement means the parent's lines, whatever its bases have; those of `__init__` belong where a reader looks for them,
+    # unless they would miss an argument.
+    meant = {call.node.attr for call in calls if call.owner in ("", node.name) or call.is_statement}
+    if not apart.get("__init__"):
+        meant.discard("__init__")
     called = Counter(call.node.attr for call in calls)
     names = {name: inherited_name(name) for name in called if name in meant or not is_called(name)}
     names = {name: new for name, new in names.items() if not _reads_cache(name, node, parent, calls)}
@@ -281,19 +292,24 @@ def _calls(child: ast.ClassDef, base: str, theirs: Mapping[str, Member], apart: 
                 yield _Call(node, "" if instance is None else child.name, False)
 
 
-def refused_overrides(child: ClassBlock, parent: ClassBlock, findings: Iterable[ClassFinding]) -> frozenset[str]:
-    """The overrides that cannot be merged with the parent's method, and whose call would succeed with inheritance."""
-    lines = {getattr(one.node, "lineno", 0) for one in findings if one.diagnose(Location("")).is_error}
-    theirs = _members(parent, child.binds) if lines else {}
-    functions = (one.function for one in child.members if one.is_function)
-    return frozenset(
-        one.name
-        for one in functions
-        if one.name in theirs
-        and theirs[one.name].is_function
-        and not lines.isdisjoint(range(one.lineno, (one.end_lineno or one.lineno) + 1))
-        and _may_succeed(Method(one, child.node.name).replaced_call, theirs[one.name].function)
-    )
+def refused_overrides(child: ClassBlock, parent: ClassBlock, findings: Iterable[ClassFinding]) -> Mapping[str, bool]:
+    """The overrides that cannot be merged with the parent's method, or would drop an argument, and whose call would succeed with
+    inheritance; each with whether it would only drop one.
+    """
+    found = [*findings]
+    errors = {getattr(one.node, "lineno", 0) for one in found if one.diagnose(Location("")).is_error}
+    dropped = ignored_arguments(found)
+    theirs = _members(parent, child.binds) if errors or dropped else {}
+    refused: dict[str, bool] = {}
+    for one in (member.function for member in child.members if member.is_function):
+        lines = range(one.lineno, (one.end_lineno or one.lineno) + 1)
+        is_error = not errors.isdisjoint(lines)
+        drops = not is_error and any(it.lineno in lines and has_effect(it, one.name) for it in dropped)
+        inherited = theirs.get(one.name) if drops or is_error else None
+        call = Method(one, child.node.name).replaced_call
+        if inherited is not None and inherited.is_function and _may_succeed(call, inherited.function):
+            refused[one.name] = drops
+    return refused
 
 
 def _may_succeed(call: ast.expr | None, function: Function) -> bool:

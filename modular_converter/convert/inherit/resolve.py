@@ -5,15 +5,24 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modular_converter.convert.source.library import Library, ModelNames, in_other_case, without_ignore_comments
 from modular_converter.convert.source.rename import own_folder_name, rename_imported, with_relative_imports
-from modular_converter.findings import ConversionError, Finding, Location, locate_word, nearest
+from modular_converter.findings import (
+    ConversionError,
+    Edit,
+    Finding,
+    Location,
+    apply_edits,
+    locate,
+    locate_word,
+    nearest,
+)
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
-from modular_converter.model.nodes import parse
+from modular_converter.model.nodes import KIND_TESTS, parse, tested_class, walk
 from modular_converter.model.resolver import aliased
 from modular_converter.rules import base_classes, input_files
 from modular_converter.settings.disk import is_below
@@ -457,3 +466,41 @@ def _entries(folder: str) -> list[str]:
         return sorted(os.listdir(folder))
     except OSError:
         return []
+
+
+def with_heirs_asked_for(resolution: ResolvedImports) -> ResolvedImports:
+    """The modular file, with its heirs of a parent beside this one wherever it asks for instances of it, since with inheritance
+    they are: `isinstance(x, (OldMLP, NewMLP))` for `isinstance(x, OldMLP)`.
+    """
+    heirs: dict[str, list[str]] = {}
+    module = resolution.target.module
+    for statement in module.statements:
+        parent = resolution.parent(statement) if statement.role is Role.CLASS else None
+        if parent is not None and parent.isidentifier():
+            heirs.setdefault(parent, []).append(statement.name)
+    if not heirs:
+        return resolution
+    asks = re.compile(rf"\b({'|'.join(KIND_TESTS)}|except)\b")
+    statements = tuple(
+        _with_heirs(one, heirs) if not one.imports and asks.search(one.text) and heirs.keys() & one.uses else one
+        for one in module.statements
+    )
+    return replace(resolution, target=replace(resolution.target, module=replace(module, statements=statements)))
+
+
+def _with_heirs(statement: Statement, heirs: Mapping[str, Sequence[str]]) -> Statement:
+    asked = filter(None, map(tested_class, walk(parse(statement.text))))
+    edits = [edit for one in asked for edit in _edits(one, statement.text, heirs)]
+    return replace(statement, text=apply_edits(statement.text, edits), known_uses=None) if edits else statement
+
+
+def _edits(tested: ast.expr, text: str, heirs: Mapping[str, Sequence[str]]) -> Iterator[Edit]:
+    asked = tested.elts if isinstance(tested, ast.Tuple) else [tested]
+    named = {one.id for one in asked if isinstance(one, ast.Name)}
+    for one in asked:
+        lacking = [name for name in heirs.get(one.id, ()) if name not in named] if isinstance(one, ast.Name) else []
+        if isinstance(one, ast.Name) and lacking:
+            at = locate("", one, text)
+            classes = ", ".join((one.id, *lacking))
+            new = classes if isinstance(tested, ast.Tuple) else f"({classes})"
+            yield Edit(at.line, at.column, at.end_line or at.line, at.end_column or at.column, new)

@@ -329,14 +329,14 @@ def bind_arguments(bodies: Bodies, body: Sequence[Line], findings: list[ClassFin
 
 
 def _is_computed(name: str, given: Mapping[str, ast.expr], bodies: Bodies) -> bool:
-    """Whether an argument gives a name of the child another value, `n = 2 * n`, which only the parent's lines read.
-
-    Names, constants and results of calls stay without effect, as in the corpus (shieldgemma2, d_fine, granitemoehybrid).
-    """
+    """Whether an argument gives a name of the child another value, `n = 2 * n`, which only the parent's lines read."""
     others = {one: value for one, value in given.items() if one != name and not _is_named(value, one)}
     read = bindings_of(*others.values()).read_paths
-    is_plain = isinstance(given[name], (ast.Name, ast.Constant, ast.Call))
-    if is_plain or name in read or not bindings_of(given[name]).read_paths.isdisjoint(others):
+    value = given[name]
+    scope = bindings_of(value)
+    if not calls_of_super.has_effect(value, bodies.name) or name in read:
+        return False
+    if name in scope.reads_later or not scope.read_paths.isdisjoint(others):  # `f = lambda x: f(x)` would call itself
         return False
     behind = (one.effects.reads | one.bindings.reads_later for one in bodies.after)
     return name not in frozenset[str]().union(*behind, *(one.bindings.reads_later for one in bodies.before))
@@ -460,7 +460,7 @@ def _given(call: ast.Call, instance: str, parent: Function) -> dict[str, ast.exp
         if len(others) == 1 and others[0].arg is None:
             given[parent.args.kwarg.arg] = others[0].value
         elif others:
-            given[parent.args.kwarg.arg] = ast.Call(ast.Name("dict", ast.Load()), [], others)
+            given[parent.args.kwarg.arg] = ast.copy_location(ast.Call(ast.Name("dict", ast.Load()), [], others), call)
     first, rest = arguments[: len(positional)], arguments[len(positional) :]
     if parent.args.vararg is not None and rest and not any(isinstance(one, ast.Starred) for one in first):
         only = rest[0].value if len(rest) == 1 and isinstance(rest[0], ast.Starred) else None

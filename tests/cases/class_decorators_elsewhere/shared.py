@@ -71,3 +71,16 @@ class Table:
 
 
 TABLE = Table()
+
+
+def _entered(cls, name):
+    cls.kind = name
+    cls.__doc__ = name
+    return cls
+
+
+def entered(name):
+    def decorate(cls):
+        return _entered(cls, name=name)
+
+    return decorate

@@ -19,6 +19,7 @@ from tests.test_cases import CASES, NAMES, SETTINGS, needs_newer_python
 BOUND = {
     "foreign_package": frozenset(("baselib",)),
     "inherit_argument_bound": frozenset(("size",)),
+    "inherit_argument_computed": frozenset(("x", "mask", "options", "dict")),
     "inherit_register": frozenset(("@show",)),
     "inherit_super_as_value": frozenset(("super", "True")),
     "inherit_class_above": frozenset(("@staticmethod", "@classmethod", "@property", "EmuMLP", "cls", "self", "super")),

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
+from modular_converter.convert.inherit.build import merge_class
 from modular_converter.findings import Location
-from tests.unit.convert.inherit.merging import child_text, class_text, findings, merge, merged
+from tests.unit.convert.inherit.merging import NAMES, SETTINGS, child_text, class_text, findings, merge, merged
 
 
 def value(text: str, call: str) -> Any:
-    """What a call on an instance of the class `NewMLP` gives."""
+    """What a call on `self`, an instance of the class `NewMLP`, gives."""
     scope: dict[str, Any] = {}
     exec(text, scope)
-    return eval(f"NewMLP().{call}", scope)
+    scope["self"] = scope["NewMLP"]()
+    return eval(f"self.{call}", scope)
 
 
 def cures(child: str, parent: str) -> list[str]:
@@ -26,13 +28,12 @@ def cures(child: str, parent: str) -> list[str]:
 
 
 IGNORED = {
-    "one": ("abs(q), k", "q, k", "q = abs(q)"),
+    "a constant beside more keywords": ("q, k, x=1, **kw", "q, k, **kw", "kw = dict(x=1, **kw)"),
     "two that read others": ("x, x", "q, k", "q = x|k = x"),
     "two that are exchanged": ("k, q", "q, k", "q, k = k, q"),
     "one that reads another": ("q * 2, q", "q, k", "q, k = q * 2, q"),
     "one for a parameter that the child lacks": ("k, 1, q", "q, k, scale", "q, k, scale = k, 1, q"),
     "one that reads another in a comprehension": ("k, [q for _ in 'a']", "q, k", "q, k = k, [q for _ in 'a']"),
-    "more keywords": ("q, k, x=x, **kw", "q, k, **kw", "kw = dict(x=x, **kw)"),
     "more keywords and what they read": ("k, 1, x=q, **kw", "q, k, **kw", "q, k, kw = k, 1, dict(x=q, **kw)"),
 }
 
@@ -51,6 +52,26 @@ def test_the_advised_assignments_make_the_arguments_count(passed: str, cured: st
     cured_text = merge(f"{start}{above}    return super().f({cured})", parent, bases="object")
     wanted = value(class_text("class OldMLP:", parent) + child_text(child), "f(3, 4, 5, y=6)")
     assert value(cured_text, "f(3, 4, 5, y=6)") == wanted
+
+
+@pytest.mark.parametrize("passed", ["abs(q), k, **kw", "q, None, **kw", "q, k, x=x, **kw", "abs(k), k + q, **kw"])
+@pytest.mark.parametrize("behind", ["", "    self.seen = q, k, kw\n"], ids=["unread", "read behind the call"])
+def test_arguments_that_are_no_names_reach_the_parents_lines(passed: str, behind: str) -> None:
+    parent = "def f(self, q, k, **kw):\n    self.given = q, k, kw"
+    child = f"def f(self, q, k, x, **kw):\n    super().f({passed})\n{behind}"
+    above = class_text("class NewMLP(object):", parent)
+    merged_class = merge_class(child_text(child), above, "NewMLP", "OldMLP", NAMES, SETTINGS)
+    assert not merged_class.findings
+    assert behind == "" or "__inherited_f" in merged_class.text
+    wanted = value(class_text("class OldMLP:", parent) + child_text(child), "f(-3, 4, 5, y=6) or vars(self)")
+    assert wanted == value(merged_class.text, "f(-3, 4, 5, y=6) or vars(self)")
+
+
+def test_a_function_that_calls_what_it_replaces_stays_apart() -> None:
+    child = child_text("def f(self, q):\n    return super().f(lambda: q() + 1)")
+    parent = "def f(self, q):\n    return q()"
+    text = merge_class(child, class_text("class NewMLP:", parent), "NewMLP", "OldMLP", NAMES, SETTINGS).text
+    assert value(text, "f(lambda: 2)") == 3
 
 
 SURPLUS = {

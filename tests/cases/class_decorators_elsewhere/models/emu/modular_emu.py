@@ -3,6 +3,7 @@ from ..llama.modeling_llama import (
     LlamaCounted,
     LlamaDoubled,
     LlamaEntered,
+    LlamaHandedOn,
     LlamaLimited,
     LlamaLoud,
     LlamaNoted,
@@ -74,4 +75,14 @@ class EmuTripled(LlamaTripled):
 
 
 class EmuEntered(LlamaEntered):
+    size = 2
+
+
+class EmuHandedOn(LlamaHandedOn):
+    kind = "emu"
+
+
+class EmuOtherHandedOn(LlamaHandedOn):
+    """Emu."""
+
     size = 2

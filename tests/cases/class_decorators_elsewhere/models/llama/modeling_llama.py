@@ -1,4 +1,4 @@
-from ...shared import TABLE, Times, counted, doubled, limited, loud, noted, replaced, sized, tripled
+from ...shared import TABLE, Times, counted, doubled, entered, limited, loud, noted, replaced, sized, tripled
 
 
 @loud
@@ -57,4 +57,9 @@ class LlamaTripled:
 
 @TABLE.enter
 class LlamaEntered:
+    size = 1
+
+
+@entered("llama")
+class LlamaHandedOn:
     size = 1

@@ -1,0 +1,8 @@
+class Base:
+    kinds = {}
+
+    def __init_subclass__(cls, kind=None, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if kind is not None:
+            cls.kind = kind
+            Base.kinds[kind] = cls
