@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.authoring.flat_model import choose_models, import_origin
+from modular_converter.authoring.draft import import_line
+from modular_converter.authoring.flat_model import choose_models, import_origin, in_portable_words
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError
+from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName
 from modular_converter.settings.load import load_settings
 
@@ -76,3 +78,39 @@ def test_what_means_no_model_is_told(
     with pytest.raises(ConversionError) as told:
         choose_models([argument], None, str(models))
     assert reason in str(told.value.findings[0])
+
+
+PORTABLE = {
+    "from the package itself": ("from transformers import helper", "from ...utils.tools import helper"),
+    "under another name": ("from transformers import helper as own", "from ...utils.tools import helper as own"),
+    "from a neighbour that imports it": ("from ..old.modeling_old import helper", "from ...utils.tools import helper"),
+    "from a neighbour's package": ("from ..old.modeling_old import Feed", "from ..old.layers import Feed"),
+    "what this folder has": ("from transformers import Own", "from .layers import Own"),
+    "what the neighbour defines": ("from ..old.modeling_old import OldModel", ""),
+    "from a package that is no neighbour": ("from transformers.utils import helper", ""),
+    "from elsewhere": ("from torch.nn import Module", ""),
+    "what nothing defines": ("from transformers import unheard", ""),
+    "all of it": ("from transformers import *", ""),
+    "a module": ("import transformers", ""),
+}
+
+
+def test_imports_that_a_conversion_refuses_are_of_the_file_that_defines_them(tmp_path: Path) -> None:
+    top = tmp_path / "transformers"
+    for name, text in {
+        "__init__.py": "from .utils import helper\nfrom .models.new.layers import Own\n",
+        "utils/__init__.py": "from .tools import helper\n",
+        "utils/tools.py": "def helper(): ...\n",
+        "models/__init__.py": "",
+        "models/old/layers.py": "class Feed: ...\n",
+        "models/old/modeling_old.py": "from ...utils import helper\nfrom .layers import Feed\n\n\nclass OldModel: ...\n",
+        "models/new/layers.py": "class Own: ...\n",
+        "models/new/modeling_new.py": "",
+    }.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(text)
+    library, path = Library(load_settings(str(top / "models"))), str(top / "models/new/modeling_new.py")
+    for case, (written, wanted) in PORTABLE.items():
+        module = in_portable_words(index_module(f"{written}\n", path), path, library)
+        found = [import_line(name) for one in module.statements for name in one.imports]
+        assert (case, found) == (case, [wanted or written])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 
 from modular_converter.authoring import proof as proof_module
-from modular_converter.authoring.draft import How
+from modular_converter.authoring.draft import Draft, How
+from modular_converter.authoring.sources import Placed, inherit_from, open_source
 from modular_converter.commands import run_authoring
 from modular_converter.convert.batch import Run
 from modular_converter.settings.load import load_settings
-from tests.unit.authoring.test_modularize import library_of, modularized
+from tests.unit.authoring.test_modularize import library_of, modularized, opened
 
 
 def test_a_definition_may_become_short_after_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,3 +72,30 @@ def test_a_generated_file_may_come_back_with_other_line_breaks(tmp_path: Path) -
     assert "modeling_new.py: other empty lines or line breaks" in run_authoring.modularized_text(result)
     path.write_text(text.replace("pass", "size = 1"))
     assert not modularized(models, "new").rewritten
+
+
+THREE = "from torch import nn\n" + "".join(
+    f"\n\nclass Old{name}(nn.Module):\n    def run(self, x):\n        return x + {number}\n"
+    for number, name in enumerate(("First", "Feed", "Last"))
+)
+
+
+def test_what_a_conversion_refuses_is_written_out_and_nothing_else(tmp_path: Path) -> None:
+    models = library_of(tmp_path, old=THREE, new=THREE.replace("Old", "New"))
+    flat, _, library = opened(models, "new")
+    names = [*flat.definitions]
+    old = str(models / "old/modeling_old.py")
+    source = open_source(old, [(name, name.replace("New", "Old")) for name in names], flat, library)
+    assert source is not None
+    placed: dict[str, Placed] = {}
+    for name in names:
+        found = inherit_from(flat.definitions[name][1], source, name, flat, library)
+        assert found is not None
+        placed[name] = found
+    text = "class NewFeed(OldFeed):\n    def run(self, x):\n        return unheard(x)\n"
+    placed["NewFeed"] = replace(placed["NewFeed"], heir=replace(placed["NewFeed"].heir, text=text))
+    found = proof_module.prove_draft(Draft(flat, dict.fromkeys(names, How.HEIR), placed, {}, {}), library)
+    assert found.round_trips
+    assert found.draft.how == {"NewFirst": How.HEIR, "NewFeed": How.WRITTEN, "NewLast": How.HEIR}
+    (reason,) = found.reasons.items()
+    assert reason[0] == "NewFeed" and "uses `unheard`, which is neither defined nor imported" in reason[1]
