@@ -56,6 +56,13 @@ class Deep(nn.Module):
         self.inner = Deep(number + 1)
 
 
+class Hidden(nn.Module):
+    def __init__(self, SIZE):
+        super().__init__()
+        if SIZE > 3:
+            self.dense = nn.Linear(2, 2, bias=False)
+
+
 Layer = nn.Linear
 
 
@@ -69,6 +76,7 @@ BODIES = {
     "an heir of a layer": ("self.wide = Wide()\nself.norm = Norm(2)", {"wide.weight": SURE, "norm.weight": SURE, "norm.bias": SURE}),
     "an heir of a list": ("self.parts = Parts(3)", {"parts.*.dense.weight": SURE}),
     "a base's method": ("self.heir = Heir()", {"heir.one.*.dense.weight": SURE}),
+    "an argument with the name of a constant": ("self.one = Hidden()\nself.two = Hidden(SIZE)", {"one.dense.weight": PERHAPS, "two.dense.weight": SURE}),
     "another name of a layer": ("self.proj = Layer(2, 2, bias=False)", {"proj.weight": SURE}),
     "a method that gives the same": ("self.proj = nn.Linear(2, 2, bias=False).half().eval()", {"proj.weight": SURE}),
     "the class of an object": ("first = Block()\nself.one = first.__class__()\nkind = first.__class__\nself.two = kind()", {"one.dense.weight": SURE, "two.dense.weight": SURE}),
@@ -163,6 +171,8 @@ def test_whether_a_part_is_of_a_class(tmp_path: Path) -> None:
 UNKNOWN = {
     "a list of parts that is not known": ("import timm\nself.parts = nn.ModuleList(timm.parts(config))", ["parts.*"]),
     "a class within itself": ("self.deep = Deep(1)", None),
+    "a function that calls itself": ("def make(number):\n    return make(number)\nself.one = make(1)", ["one"]),
+    "another method of a dict": ('self.one = {"a": Block()}.setdefault("b", Block())', ["one"]),
 }
 
 

@@ -33,6 +33,16 @@ def test_a_baseline_silences_what_there_is(zoo: Path) -> None:
     assert check(zoo, "--strict").exit_code == 1, "a new warning is reported"
 
 
+def test_no_comment_is_written_into_an_installed_package(zoo: Path, tmp_path: Path) -> None:
+    modular = zoo / "models/gemma/modular_gemma.py"
+    modular.write_text(modular.read_text() + "\n\nUNUSED = 1\n", encoding="utf-8")
+    (tmp_path / "site-packages").mkdir()
+    package = zoo.rename(tmp_path / "site-packages/zoo")
+    done = check(package, "--add-ignores")
+    assert done.exit_code == 2 and "belongs to an installed package" in done.stderr and "silenced" not in done.stderr
+    assert "ignore[" not in (package / "models/gemma/modular_gemma.py").read_text()
+
+
 @pytest.mark.parametrize(
     ("line", "lines", "expected"),
     [

@@ -329,3 +329,16 @@ def test_findings_for_programs(library: Path) -> None:
     (finding,) = json.loads(marks(library, "--format", "json").stdout)
     assert finding["code"] == "MC411" and finding["line"] == 4 and "`size`" in finding["message"]
     assert marks(library, "none").exit_code == 2
+
+
+def test_a_file_is_looked_at_alone_with_the_settings_above_it(
+    library: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(library, "new", copy_of(COPY.replace("size = 3", "size = 4")))
+    write(library, "other", copy_of(COPY.replace("size = 3", "size = 5")))
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    done = CliRunner().invoke(marks_command, [str(path)])
+    assert (done.exit_code, "1 mark, " in done.stderr, "1 drifted" in done.stderr) == (1, True, True), done.output
+    (library / "pyproject.toml").write_text('[tool.modular-converter]\nrequired-version = "0.0.1"\n')
+    done = CliRunner().invoke(marks_command, [str(path)])
+    assert done.exit_code == 2 and "MC116 this project requires" in done.stderr
