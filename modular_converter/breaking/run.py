@@ -66,16 +66,15 @@ def compare_trees(options: BreakingOptions) -> BreakingResult:
         found, failures = _answer(selection, selection.models, options, library)
     except ConversionError as error:
         return BreakingResult(findings=error.findings, incomplete=True)
-    causes = found.causes
+    causes, models = found.causes, found.models
+    lost = [one for one in selection.findings if one.location.path.replace("-", "_") not in found.names]
     if ALL not in options.arguments:
         wanted = {os.path.basename(os.path.dirname(path)) for path in selection.paths}
-        named = {argument.replace("-", "_") for argument in options.arguments} & found.names
-        if not wanted and not named:
-            return BreakingResult(findings=selection.findings, incomplete=True)
-        wanted |= named
+        wanted |= {argument.replace("-", "_") for argument in options.arguments} & found.names
         causes = [one for one in causes if not wanted.isdisjoint(one.models)]
+        models = models if wanted else 0
     kept = findings_of(causes, library)
-    return BreakingResult(causes, [*failures, *kept], found.models, bool(failures))
+    return BreakingResult(causes, [*failures, *lost, *kept], models, bool(failures or lost))
 
 
 def _answer(

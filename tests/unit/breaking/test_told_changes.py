@@ -89,6 +89,12 @@ def test_what_is_told_of_parts(case: str, tmp_path: Path) -> None:
     assert messages(*sides) == PARTS[case][2]
 
 
+def test_a_shape_that_follows_from_a_setting_is_told_by_the_setting(tmp_path: Path) -> None:
+    body = "self.part = nn.Parameter(torch.ones(config.depth))"
+    sides = [facts(tmp_path / str(depth), body, CONFIG.replace("= 2", f"= {depth}")) for depth in (2, 3)]
+    assert messages(*sides) == ["changes the default of `depth` from `2` to `3`"]
+
+
 TABLES = {
     "an entry": ('T = {"net": ["a"]}', 'T = {"net": ["b"]}', True),
     "one that is set": ('T["net"] = ["a"]', 'T["net"] = ["b"]', True),
