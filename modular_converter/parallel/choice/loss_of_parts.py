@@ -42,7 +42,8 @@ def is_no_mean_of_parts(model: Any, labels: Any, options: Mapping[str, Any]) -> 
     except PlanError:
         return False
     one = copy_of(small.model).eval()
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+    # A caller's autocast rounds more than these losses may differ by.
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), torch.autocast("cpu", enabled=False):
         for more in _labelled(one, small.inputs, labels):
             given = {**small.inputs, **more}
             try:

@@ -180,7 +180,8 @@ def dismantle(
     except Exception as error:  # pickle raises what the object's own code raises
         raise ApplyError(
             f"the model cannot be sent to other processes: {type(error).__name__}: {error}; "
-            "remove the attribute or hook that it names, or define its function at the top of a module"
+            "define the class or function that it names at the top of a file, or remove it; a hook can also be registered behind "
+            "parallelize"
         ) from error
     items = []
     for tensor in dismantler.tensors:

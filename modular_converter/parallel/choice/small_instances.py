@@ -197,7 +197,9 @@ def small_settings(model: Any) -> dict[str, Any]:
     """
     target, config = target_like(model), model.config
     declared = small_overrides(config)
-    sets = (declared | undeclared_settings(config, names_read_by(model)), declared)
+    sets = [declared | undeclared_settings(config, names_read_by(model)), declared]
+    if getattr(config, "pad_token_id", None) is not None:  # without one, a classifier of rows takes one row alone
+        sets += [one | {"pad_token_id": 0} for one in sets]
     overrides = next((one for one in sets if builds(target, one)), {})
     ratios = ratios_like(config, small_instance(target, overrides).model.config)
     if not ratios or builds(target, overrides | ratios):

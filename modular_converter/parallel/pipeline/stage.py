@@ -329,7 +329,12 @@ class StageModule(torch.nn.Module):
     def _give(self, is_start: bool) -> Callable[..., Any]:
         def give(layer: torch.nn.Module, args: Any, kwargs: Any) -> Any:
             values = self._received if is_start else self._passing()
-            return ((), {**bound_arguments(layer, args, kwargs), **values}) if values else None
+            if not values:
+                return None
+            given = {**bound_arguments(layer, args, kwargs), **values}
+            # In the order of the call: a hook of the backward pass gets the gradients of these.
+            names = forward_names(layer)[: len(args)]
+            return tuple(given.pop(name) for name in names), given
 
         return give
 

@@ -164,8 +164,8 @@ def _piece(rule: PlanRule, parameter: torch.Tensor) -> Piece:
 
 
 PLAIN_WEIGHT = (
-    "make a weight that is computed from others one with torch.nn.utils.prune.remove(layer, 'weight') or "
-    "parametrize.remove_parametrizations(layer, 'weight')"
+    "make a weight that is computed from others one with parametrize.remove_parametrizations(layer, 'weight'), or where a "
+    "hook computes it, torch.nn.utils.prune.remove(layer, 'weight') or torch.nn.utils.remove_weight_norm(layer)"
 )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.torch_private import call_impl
+from modular_converter.parallel.torch_private import call_impl, functorch_is_active
 
 
 _CALL = call_impl.__code__
@@ -149,7 +149,7 @@ class _Checked(torch.nn.Embedding):
 
 
 def _has_values(ids: Any) -> bool:
-    if not isinstance(ids, torch.Tensor) or ids.is_meta or not ids.numel():
+    if not isinstance(ids, torch.Tensor) or ids.is_meta or not ids.numel() or functorch_is_active():
         return False
     return not (ids.is_cuda and torch.cuda.is_current_stream_capturing())
 

@@ -22,6 +22,7 @@ from modular_converter.parallel.tiny.inputs import candidates
 from modular_converter.parallel.tiny.shrink import STRATEGIES, shrink
 from modular_converter.parallel.tiny.target import Target, target_of, targets_of_folder
 from modular_converter.parallel.torch_private import ConvNd
+from modular_converter.parallel.trace.record import forward_names
 from modular_converter.parallel.trace.unchanged import unchanged
 
 
@@ -120,6 +121,11 @@ def _inputs_that_run(model: torch.nn.Module, text_alone: bool) -> dict[str, Any]
             refusal = refusal or error
         else:
             return inputs
+    if refusal is not None and not forward_names(model):
+        raise BuildError(
+            "its forward takes *args and **kwargs alone, so nothing says what its inputs are: write their names, as in "
+            "def forward(self, input_ids=None, attention_mask=None, labels=None, **kwargs)"
+        )
     raise refusal or BuildError("its towers take none of the known layouts of images or audio")
 
 

@@ -136,6 +136,8 @@ class Target:
 def load_class(path: str) -> type[Any]:
     """The class at an import path. Raises ``BuildError`` if its module cannot be imported or lacks it."""
     module, _, name = path.rpartition(".")
+    if "<locals>" in path:
+        raise BuildError(f"{path}: a class in a function cannot be imported: define it at the top of a file")
     try:
         found: type[Any] = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:

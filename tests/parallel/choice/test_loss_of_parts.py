@@ -40,6 +40,8 @@ def model_of(name: str) -> Any:
 )
 def test_a_mean_is_one(name: str, labels: Any, options: dict[str, Any]) -> None:
     assert not is_no_mean_of_parts(model_of(name), labels, options)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not is_no_mean_of_parts(model_of(name), labels, options)
 
 
 @pytest.mark.parametrize(

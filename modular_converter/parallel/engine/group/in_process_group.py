@@ -78,7 +78,12 @@ from modular_converter.parallel.engine.group.weight_sources import (
     WeightSource,
     same_checkpoint,
 )
-from modular_converter.parallel.engine.group.whole_state import made_by_first, other_arguments, whole_tensors
+from modular_converter.parallel.engine.group.whole_state import (
+    LoadedState,
+    made_by_first,
+    other_arguments,
+    whole_tensors,
+)
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.inference.generation import (
     GENERATE_BATCH,
@@ -140,9 +145,7 @@ def no_training() -> dict[str, Callable[..., Any]]:
 
 
 logger = logging.getLogger(__name__)
-_LOADED = (
-    "{name} would change this process's share alone; take load_full_state_dict(state), which all processes must call"
-)
+_LOADED = "{name} would change this process's share alone; take load_full_state_dict(state), also with strict=False, which all processes must call"
 _NO_CACHE = (
     "{name} keeps keys and values, of which a process has its part alone with cp: take a layout without cp, such as tp"
 )
@@ -360,10 +363,11 @@ class AdaptedShare:
         found = self.get_base_model().full_state_dict(first_only)
         return {f"{self._prefix()}{name}": value for name, value in found.items()}
 
-    def load_full_state_dict(self, state: Mapping[str, torch.Tensor] | None) -> None:
+    def load_full_state_dict(self, state: Mapping[str, torch.Tensor] | None, strict: bool = True) -> LoadedState:
         """Take this rank's shares from whole weights, named as in the wrapper; see ``Sharded.load_full_state_dict``."""
         own = None if state is None else {name.removeprefix(self._prefix()): value for name, value in state.items()}
-        self.get_base_model().load_full_state_dict(own)
+        loaded: LoadedState = self.get_base_model().load_full_state_dict(own, strict)
+        return loaded
 
     @called_by_all(lambda _: ProcessGroup(None))
     def save_pretrained(self, folder: str | os.PathLike[str], **more: Any) -> None:

@@ -139,6 +139,8 @@ class KeptGathered:
         execution_engine.queue_callback(self.close)
 
     def _before_forward(self, model: Any, args: Any) -> None:
+        if under_transforms():
+            raise ApplyError("torch.func does not go with data ranks: take torch.autograd, or a layout such as tp2")
         end_broken(model)  # of a layer that was called alone
         if not self.stored:  # not earlier: weights may be filled behind `fully_shard`
             self.stored = {id(one): one for one in model.parameters()}
@@ -198,10 +200,6 @@ class KeptGathered:
         def watched(one: Any) -> Any:
             if not isinstance(one, torch.Tensor) or not one.requires_grad:
                 return one
-            if under_transforms():
-                raise ApplyError(
-                    "torch.func does not go with data ranks: take torch.autograd, or a layout such as tp2"
-                )
             return _behind(one, backward)
 
         return pytree.tree_map(watched, values, is_leaf=lambda one: not isinstance(one, (tuple, list, dict)))

@@ -23,7 +23,7 @@ from modular_converter.parallel.engine.group import let_go
 from modular_converter.parallel.engine.group.let_go import Block, ended_processes, tell_process
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.modules import bytes_of, is_plain
-from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.shard.collectives import ProcessGroup, under_transforms
 from modular_converter.parallel.torch_private import default_store, pytree
 
 
@@ -505,10 +505,10 @@ def _mark(leaf: Any, inside: bool) -> Any:
         settings = getattr(leaf, "to_dict", None)  # of a configuration
         return type(leaf).__name__, repr(leaf) if is_plain(leaf) else repr(settings()) if settings else ""
     about = tuple(leaf.shape), str(leaf.dtype)
-    if leaf.is_floating_point() or leaf.is_complex() or leaf.is_meta:
+    if leaf.is_floating_point() or leaf.is_complex() or leaf.is_meta or under_transforms():
         return (
             (leaf.dim(), about[1]) if inside else about
-        )  # computed values may be rounded differently on other devices
+        )  # computed values may be rounded differently on other devices, and rows of `vmap` have no numbers
     return *about, digest_of(leaf)
 
 

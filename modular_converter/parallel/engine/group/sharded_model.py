@@ -30,6 +30,7 @@ from modular_converter.parallel.engine.group.spread import each_once, gathered_w
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import InLayout, Trained
 from modular_converter.parallel.engine.group.whole_state import (
+    LoadedState,
     load_whole_state,
     other_arguments,
     saved_by_first,
@@ -129,15 +130,16 @@ class Sharded(InLayout, MemoryFigures):
         return found
 
     @called_by_all(_everyone)
-    def load_full_state_dict(self, state: Mapping[str, torch.Tensor] | None) -> None:
-        """Take this rank's shares from whole weights; all ranks must call it.
+    def load_full_state_dict(self, state: Mapping[str, torch.Tensor] | None, strict: bool = True) -> LoadedState:
+        """Take this rank's shares from whole weights, as ``load_state_dict`` of one device; all ranks must call it.
 
         Args:
             state: if it is None on a rank, the first rank sends its weights to all, one by one.
+            strict: whether the state must have each name of the model, and no other.
 
         Raises ``ApplyError`` with the names that are missing or unknown.
         """
-        load_whole_state(self, state, self._grid.everyone)
+        return load_whole_state(self, state, self._grid.everyone, strict)
 
     @called_by_all(_everyone)
     def clip_grad_norm_(self: Any, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -38,37 +38,52 @@ def whole_state(model: Any, kept: bool) -> dict[str, torch.Tensor]:
     return found if kept else {}
 
 
-def load_whole_state(model: Any, state: Mapping[str, torch.Tensor] | None, group: Any) -> None:
+class LoadedState(NamedTuple):
+    """What ``load_state_dict`` of a module returns: the names that the state lacks, and those that the model lacks."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+def load_whole_state(
+    model: Any, state: Mapping[str, torch.Tensor] | None, group: Any, strict: bool = True
+) -> LoadedState:
     """Take this process's parts from whole weights; all processes must call it.
 
     Args:
         state: if it is None on a process, the first process sends its weights to all, one by one.
         group: all processes.
+        strict: whether the state must have each name of the model, and no other.
 
     Raises ``ApplyError`` with the names that are missing or unknown, or of other shapes.
     """
     targets = model.state_dict(keep_vars=True)
     spreads = {one.name: one for one in spread_of(model)}
-    shared = _refuse_everywhere("" if state is None else _misfit(targets, spreads, state), state is None, group)
+    wrong = "" if state is None else _misfit(targets, spreads, state, strict)
+    shared, given = _refuse_everywhere(wrong, state, group)
+    missing = {*targets} - {*given}
     with torch.no_grad():
         for name, target in targets.items():
+            if name in missing:
+                continue
             one = spreads.get(name) or Spread(name, target, None)
             whole = state[name] if state is not None else None
             if shared:
                 whole = _first_ones(whole, one, group)
             assert whole is not None
             one.copy_entries(one.local(target), whole)
+    return LoadedState([name for name in targets if name in missing], [name for name in given if name not in targets])
 
 
 def _misfit(
-    targets: Mapping[str, torch.Tensor], spreads: Mapping[str, Spread], state: Mapping[str, torch.Tensor]
+    targets: Mapping[str, torch.Tensor], spreads: Mapping[str, Spread], state: Mapping[str, torch.Tensor], strict: bool
 ) -> str:
     """Why a state does not fit the whole model; empty if it fits."""
-    wrong = sorted(set(targets) ^ set(state))
+    wrong = sorted(set(targets) ^ set(state)) if strict else []
     if wrong:
-        return f"{', '.join(wrong[:8])}: either the model or the state lacks it"
+        return f"{', '.join(wrong[:8])}: either the model or the state lacks it; strict=False passes over it"
     shapes = {name: spreads[name].shape if name in spreads else tuple(one.shape) for name, one in targets.items()}
-    name = next((name for name, shape in shapes.items() if tuple(state[name].shape) != shape), None)
+    name = next((n for n, shape in shapes.items() if n in state and tuple(state[n].shape) != shape), None)
     return (
         ""
         if name is None
@@ -76,18 +91,22 @@ def _misfit(
     )
 
 
-def _refuse_everywhere(wrong: str, waits: bool, group: Any) -> bool:
-    """Whether any process waits for the first process's weights.
+def _refuse_everywhere(wrong: str, state: Mapping[str, Any] | None, group: Any) -> tuple[bool, list[str]]:
+    """Whether any process waits for the first process's weights, and the names of the weights.
 
     Raises ``ApplyError`` on all processes if a state does not fit, or the first process has none.
     """
-    found = everywhere((wrong, waits), group)
+    found = everywhere((wrong, None if state is None else [*state]), group)
     said = next((text for text, _ in found if text), "")
     if said:
         raise ApplyError(f"the state does not fit the model: {said}")
-    if found[0][1]:
+    names = found[0][1]
+    if names is None:
         raise ApplyError("the first process has no state: give it there")
-    return any(waiting for _, waiting in found)
+    other = next((rank for rank, (_, own) in enumerate(found) if own is not None and {*own} != {*names}), None)
+    if other is not None:
+        raise ApplyError(f"process {other} has a state with other names than process 0: give the same everywhere")
+    return any(own is None for _, own in found), names
 
 
 def _first_ones(whole: torch.Tensor | None, one: Spread, group: Any) -> torch.Tensor:

@@ -109,7 +109,9 @@ class PipelineInLayout(InLayout, Pipeline):
         with gathering(self._grid.data is not None):
             return super().__call__(*args, **inputs)
 
-    def generate(self, input_ids: torch.Tensor, *, groups: int | None = None, **options: Any) -> torch.Tensor:
+    def generate(
+        self, input_ids: torch.Tensor | None = None, *, groups: int | None = None, **options: Any
+    ) -> torch.Tensor:
         """As ``Pipeline.generate``, in a layout of stages alone.
 
         Raises ``ApplyError`` in others, where the processes of one stage would sample different tokens.

@@ -7,12 +7,12 @@ numbers of micro-batches make that of the batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
-from modular_converter.parallel.engine.group.parts_of_batch import label_counts
 from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.torch_private import pytree
 
@@ -30,7 +30,7 @@ class _Row(NamedTuple):
 
 
 class LossOfRows:
-    """A caller's loss, and how much its rows count; the first step looks, and any in which other numbers of labels count.
+    """A caller's loss, and how much its rows count: each step looks, since other targets may count otherwise.
 
     Args:
         loss: of the output of a micro-batch and its rows of the target.
@@ -40,42 +40,36 @@ class LossOfRows:
     def __init__(self, loss: Loss, chunks: int) -> None:
         self._loss, self._chunks = loss, chunks
         self._adds: bool | None = None
-        self._looks, self._counts_differ = chunks > 1, False
+        self._largest = 0.0  # norm of gradients: those of learnt rows are rounding
         self._first: _Row | None = None
 
-    def begin(self, target: torch.Tensor) -> None:
-        """Before a step, with the rows of all its micro-batches."""
+    def begin(self) -> None:
+        """Before a step."""
         self._first = None
-        if self._chunks > 1 and not self._counts_differ and not target.is_floating_point():
-            counts = torch.stack([label_counts(part) for part in target.chunk(self._chunks)])
-            self._counts_differ = bool((counts != counts[:1]).any())
-            self._looks |= self._counts_differ
-
-    def ended(self) -> None:
-        """After a step without an error."""
-        self._looks = False
 
     def __call__(self, output: Any, target: torch.Tensor) -> torch.Tensor:
         """A micro-batch's contribution to the loss of the batch. Raises ``ApplyError`` if there is none."""
         found = self._loss(output, target)
-        if self._looks:
+        if self._chunks > 1:
             devices = [target.device] if target.is_cuda else []
             with torch.random.fork_rng(devices), torch.enable_grad():
                 self._look(output, target)
         return found if self._adds else found / self._chunks
 
     def _look(self, output: Any, target: torch.Tensor) -> None:
-        """Compare the step's first row, and one of this micro-batch with another target, with themselves and with each other."""
-        others = (target != target[:1]).flatten(1).any(1) if target.dim() > 1 else target != target[:1]
-        row = _row(output, target, int(others.nonzero().max()) if others.any() else len(target) - 1)
-        self._first = first = self._first or _row(output, target, 0)
-        for one, other in ((first, first), (row, row), (first, row)):
+        """Compare one of the step's first rows, and one of this micro-batch with another target, with themselves and with each other."""
+        first = self._first or _row(output, target, int(_repeats(target).argmin()))
+        row = _row(output, target, _unlike(target, first.target))
+        pairs = ((first, first), (row, row), (first, row)) if self._adds is None else ((first, row),)
+        self._first = first
+        for one, other in pairs:
             factors = (1.0, 0.5) if self._adds is None else (1.0 if self._adds else 0.5,)
             together = self._gradients([one, other])
             alone = [torch.cat(pair) for pair in zip(self._gradients([one]), self._gradients([other]))]
             if not any(bool(gradient.any()) for gradient in (*together, *alone)):
                 continue  # rows that do not count at all
-            fitting = [f for f in factors if all(_alike(a, b * f) for a, b in zip(together, alone))]
+            self._largest = max(self._largest, *(float(one.double().norm()) for one in together))
+            fitting = [f for f in factors if all(self._alike(a, b * f) for a, b in zip(together, alone))]
             if not fitting:
                 raise ApplyError(
                     "rows count otherwise in loss= together than alone, as in a mean over the labels that count, with weights of "
@@ -83,6 +77,11 @@ class LossOfRows:
                     "rows, divided by a number of the whole batch, or give chunks=1"
                 )
             self._adds = fitting[0] == 1.0
+
+    def _alike(self, one: torch.Tensor, other: torch.Tensor) -> bool:
+        least = torch.finfo(one.dtype).eps ** 0.5
+        known = max(float(other.double().norm()), 1e-3 * self._largest)
+        return bool((one - other).double().norm() <= least * known)
 
     def _gradients(self, rows: Sequence[_Row]) -> list[torch.Tensor]:
         first = rows[0]
@@ -103,13 +102,23 @@ class LossOfRows:
         return [one.detach() for one in found]
 
 
+def _repeats(target: torch.Tensor) -> torch.Tensor:
+    """How often a row has its most frequent entry: what does not count, such as padding, is one entry many times."""
+    rows = target.flatten(1) if target.dim() > 1 else target[:, None]
+    same = (rows == rows.mode(1, keepdim=True).values).sum(1)
+    return torch.maximum(same, rows.isnan().sum(1))
+
+
+def _unlike(target: torch.Tensor, first: torch.Tensor) -> int:
+    """The row with the most repeats among those with another target than the first, of several the farthest from it."""
+    apart = (target.double() - first.double()).abs().nan_to_num(math.inf).flatten(1 if target.dim() > 1 else 0)
+    far = apart.sum(1) if target.dim() > 1 else apart
+    counts = torch.where(far > 0, _repeats(target), -1).tolist()
+    return max(range(len(counts)), key=lambda number: (counts[number], float(far[number])))
+
+
 def _row(output: Any, target: torch.Tensor, number: int) -> _Row:
     leaves, spec = pytree.tree_flatten(output)
     rows = [isinstance(one, torch.Tensor) and one.dim() > 0 and len(one) == len(target) for one in leaves]
     own = [one.detach()[number : number + 1].clone() if with_rows else one for one, with_rows in zip(leaves, rows)]
     return _Row(own, rows, spec, target[number : number + 1])
-
-
-def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    least = torch.finfo(one.dtype).eps ** 0.5
-    return bool((one - other).double().norm() <= least * other.double().norm())

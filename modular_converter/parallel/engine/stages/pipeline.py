@@ -5,6 +5,7 @@ The weights of a process's stages: parameters, gradients of weights that stages 
 
 from __future__ import annotations
 
+import contextlib
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
@@ -67,7 +68,7 @@ from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.proof.prove import inputs_by_name
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
-from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.shard.collectives import ProcessGroup, under_transforms
 from modular_converter.parallel.tiny.inputs import examples_of, remember_examples
 from modular_converter.parallel.torch_switches import TorchSwitches
 from modular_converter.parallel.trace.record import forward_names
@@ -376,13 +377,11 @@ class Pipeline(Checkpoints):
             scheduled = self._scheduled(batch, trains=True)
             given = None if self._last_stage is None else losses
             if self._loss is not None:
-                self._loss.begin(goal)
+                self._loss.begin()
             with summed_gradients(self._shared):
                 scheduled.step(micro_batch=torch.arange(self._chunks), losses=given, return_outputs=False, target=goal)
                 total = self._everywhere(losses)  # which a process that has ended cannot join
                 self._calls.ended(self._errors.error or self._of_written_buffers())
-            if self._loss is not None:
-                self._loss.ended()
             return total
 
     def _of_written_buffers(self) -> ApplyError | None:
@@ -419,6 +418,10 @@ class Pipeline(Checkpoints):
         now = {f"torch's {name}": repr(value) for name, value in TorchSwitches.here().as_dict().items()}
         now |= {"training": repr(self.training), "grad mode": repr(torch.is_grad_enabled())}
         try:
+            if under_transforms():
+                raise ApplyError(
+                    "torch.func does not go with stages: give all rows as one batch, or take a layout such as tp2"
+                )
             now |= self._changed_settings()
             found.append(check())
         except Exception as error:
@@ -459,7 +462,9 @@ class Pipeline(Checkpoints):
         return self._batch(inputs)
 
     @torch.no_grad()
-    def generate(self, input_ids: torch.Tensor, *, groups: int | None = None, **options: Any) -> torch.Tensor:
+    def generate(
+        self, input_ids: torch.Tensor | None = None, *, groups: int | None = None, **options: Any
+    ) -> torch.Tensor:
         """Continue prompts, which are padded on the left, greedily or by sampling.
 
         The last stage samples, group by group: with one group, the tokens are those of the whole model.
@@ -475,14 +480,15 @@ class Pipeline(Checkpoints):
 
         Raises ``ApplyError`` for other kinds of decoding, inputs or caches, and for several stages in a process.
         """
+        ids: Any = options.pop("inputs", None) if input_ids is None else input_ids
         decoder = self._begun(
-            "generate", (input_ids,), options | {"groups": groups}, lambda: self._decoder_for(input_ids)
+            "generate", (ids,), options | {"groups": groups}, lambda: self._decoder_for(ids, options)
         )
         self._shapes.train(self.training)
         self._made_for = None  # the decoder changes the shapes of the stage
         with together([self._calls]):
             usual = 1 if any(options.get(name) for name in _OWN_CODE) else self._stages_in_all
-            return decoder.generate(input_ids, min(groups or usual, len(input_ids)), options)
+            return decoder.generate(ids, min(groups or usual, len(ids)), options)
 
     def _changed_settings(self) -> dict[str, str]:
         """What is another in ``generation_config`` than at first; raises ``NotInStages`` for ``config``."""
@@ -491,7 +497,12 @@ class Pipeline(Checkpoints):
             raise NotInStages(f"{lost[0]} was set, which no stage sees: undo it; {_BEFORE}")
         return found
 
-    def _decoder_for(self, input_ids: torch.Tensor) -> Decoder:
+    def _decoder_for(self, input_ids: Any, options: Mapping[str, Any]) -> Decoder:
+        if input_ids is None:
+            others = ", ".join(name for name, one in options.items() if isinstance(one, torch.Tensor))
+            raise ApplyError(
+                f"generate in stages begins with input_ids: give them{others and ' in place of '}{others}"
+            )
         if not len(input_ids):
             raise ApplyError(NO_ROWS)
         if self._decoder is None:
@@ -509,9 +520,21 @@ class Pipeline(Checkpoints):
         return {**dict(zip(names, args)), **inputs}
 
     def _batch(self, inputs: dict[str, Any]) -> Batch:
-        if "use_cache" in forward_names(self._shapes):
-            inputs = {"use_cache": False, **inputs}
+        if "use_cache" in forward_names(self._shapes) and inputs.get("use_cache") is None:
+            inputs = {**self._as_with_a_cache(inputs), "use_cache": False}
         return batch_of(inputs, self._chunks, self._place, self._rows)
+
+    def _as_with_a_cache(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Inputs by which a forward without a cache computes what a forward with one does, where the model would keep one.
+
+        Without it and without a mask, transformers takes positions that begin anew for another sequence in the row.
+        """
+        keeps = getattr(getattr(self._shapes, "config", None), "use_cache", None)
+        main = inputs.get(main_input(self._shapes), inputs.get("inputs_embeds"))
+        hidden = inputs.get("position_ids") is None or inputs.get("attention_mask") is not None
+        if hidden or not keeps or main is None or "attention_mask" not in forward_names(self._shapes):
+            return inputs
+        return {**inputs, "attention_mask": torch.ones(main.shape[:2], dtype=torch.long, device=main.device)}
 
     @property
     def _last_stage(self) -> ScheduledStage | None:
@@ -553,13 +576,21 @@ class Pipeline(Checkpoints):
     def _flow(self, inputs: dict[str, Any], trains: bool) -> LayerFlow:
         """The shapes of a micro-batch, from a run of the whole model without data."""
         self._shapes.train(self.training)
-        with torch.set_grad_enabled(trains), Guesses():
+        with torch.set_grad_enabled(trains), Guesses(), self._own_settings():
             return flow_of(self._shapes, self._plan, on_meta(inputs), asks=not trains, skips=True)
 
     def _without_data(self, inputs: Mapping[str, Any]) -> Any:
         self._shapes.train(self.training)
-        with torch.no_grad(), Guesses():
+        with torch.no_grad(), Guesses(), self._own_settings():
             return self._shapes(**inputs)
+
+    @contextlib.contextmanager
+    def _own_settings(self) -> Iterator[None]:
+        """A run of the model's code, which may set what the caller has not, as classifiers do ``config.problem_type``."""
+        try:
+            yield
+        finally:
+            self._known_settings = known_settings(self._shapes)
 
     def _loss_of_chunk(self, output: Any, target: torch.Tensor) -> torch.Tensor:
         """A micro-batch's contribution to the mean loss."""
@@ -576,7 +607,8 @@ class Pipeline(Checkpoints):
 
     def _everywhere(self, losses: Sequence[torch.Tensor]) -> torch.Tensor:
         # In float32, since the other processes do not know the type of the last stage's losses.
-        total = torch.stack(list(losses)).detach().sum().float() if losses else torch.zeros((), device=self._place)
+        nothing = torch.zeros((), dtype=torch.float32, device=self._place)
+        total = torch.stack(list(losses)).detach().sum().float() if losses else nothing
         dist.all_reduce(total, group=self._group)
         return total
 

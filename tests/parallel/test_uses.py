@@ -1,0 +1,38 @@
+"""Under torchrun: what training scripts do with a model, in a layout as on one device, or refused with a cure."""
+
+import pytest
+
+
+pytest.importorskip("transformers")
+from tests.parallel.launch import line_of  # noqa: E402
+
+
+# Use -> the largest difference from one device, or words of the refusal.
+STAGES = {
+    "hooked": 1e-5,
+    "classified": 1e-5,
+    "in_double": 1e-5,
+    "packed": 1e-5,
+    "packed_without_a_cache": 1e-5,
+    "of_vmap": "give all rows as one batch",
+    "generated": 0.0,
+    "generated_from_embeddings": "give them in place of inputs_embeds",
+    "own_loss_of_other_targets": "rows count otherwise",
+}
+SHARES = {"in_half": 0.05, "loaded": 1e-5}
+
+
+@pytest.mark.parametrize(
+    ("layout", "wanted"),
+    [
+        ("pp2", STAGES),
+        ("fsdp2", SHARES | {"of_vmap": "take torch.autograd, or a layout such as tp2"}),
+        pytest.param("tp2", SHARES | {"of_vmap": 1e-5, "classified": 1e-5}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_use_is_as_on_one_device_or_refused_with_a_cure(layout, wanted):
+    found = line_of(2, "tests/parallel/uses_script.py", layout)
+    assert set(found) == set(wanted)
+    for use, limit in wanted.items():
+        said = found[use]
+        assert limit in str(said) if isinstance(limit, str) else isinstance(said, float) and said <= limit, (use, said)

@@ -1,0 +1,193 @@
+"""What training scripts do with a model, in a layout and on one device: the difference of the results, or the words of a refusal."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import torch
+import torch.distributed as dist
+from transformers import LlamaForSequenceClassification
+
+from modular_converter.parallel import Training, parallelize
+from modular_converter.parallel.errors import PlanError
+from tests.parallel.settings_script import llama
+
+
+LAYOUT = sys.argv[1] if len(sys.argv) > 1 else ""
+IDS = torch.arange(1, 37).view(4, 9)
+POSITIONS = torch.tensor([0, 1, 2, 3, 0, 1, 2, 3, 4]).expand(4, 9)
+IS_PIPELINE = "pp" in LAYOUT
+
+
+def prepared(model, **options):
+    """The model in the layout of the script."""
+    options |= {"chunks": 2} if IS_PIPELINE else {}
+    return parallelize(model, layout=LAYOUT, device="cpu", probe=False, training=Training(**options))
+
+
+def part(model, rows):
+    """The rows of this process's data rank."""
+    return rows.chunk(model.layout.data)[model.data_rank] if hasattr(model, "layout") else rows
+
+
+def whole(model, rows):
+    """The rows of all data ranks, and those that the last stage has, on all processes."""
+    if not hasattr(model, "layout"):
+        return rows
+    found = [None] * dist.get_world_size()
+    dist.all_gather_object(found, (model.data_rank, rows))
+    return torch.cat([one for _, one in sorted({rank: one for rank, one in found if one is not None}.items())])
+
+
+def logits(model, **inputs):
+    with torch.no_grad():
+        output = model.eval()(**{name: part(model, one) for name, one in inputs.items()})
+    return whole(model, None if output is None else output.logits)
+
+
+def trained(model, steps=2, **inputs):
+    """The losses of steps."""
+    optimizer, losses = torch.optim.SGD(model.train().parameters(), lr=0.5), []
+    for _ in range(steps):
+        given = {name: part(model, one) for name, one in (inputs or {"input_ids": IDS, "labels": IDS}).items()}
+        if hasattr(model, "step"):
+            loss = model.step(**given)
+        else:
+            loss = model(**given).loss
+            loss.backward()
+        loss = loss.detach().double()
+        if hasattr(model, "layout"):
+            dist.all_reduce(loss)
+            loss /= dist.get_world_size()
+        losses.append(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+    return torch.stack(losses)
+
+
+def halved(module, inside, outside):
+    """A hook of the backward pass."""
+    return tuple(None if one is None else one * 0.5 for one in inside)
+
+
+def hooked(make):
+    model = llama()
+    model.model.layers[1].register_full_backward_hook(halved)
+    return trained(make(model))
+
+
+def in_half(make):
+    model = make(llama())
+    with torch.autocast("cpu", torch.bfloat16):
+        return trained(model, 1)
+
+
+def packed(make):
+    return trained(make(llama()), input_ids=IDS, labels=IDS, position_ids=POSITIONS)
+
+
+def packed_without_a_cache(make):
+    model = llama()
+    model.config.use_cache = False
+    model = make(model)
+    return logits(model, input_ids=IDS, position_ids=POSITIONS)
+
+
+def loaded(make):
+    """A state without one weight, and with another one."""
+    model, state = make(llama()), llama().state_dict()
+    state["model.norm.weight"] = state["model.norm.weight"] * 2
+    state["other"] = state.pop("lm_head.weight")
+    load = getattr(model, "load_full_state_dict", None) or model.load_state_dict
+    missing, unexpected = load(state, strict=False)
+    assert (missing, unexpected) == (["lm_head.weight"], ["other"])
+    return logits(model, input_ids=IDS)
+
+
+@torch.no_grad()
+def of_vmap(make):
+    model = make(llama().eval())
+    return torch.vmap(lambda ids: model(input_ids=ids[None], use_cache=False).logits)(IDS)
+
+
+def generated(make, **inputs):
+    model = make(llama())
+    return model.generate(**inputs or {"inputs": IDS[:2]}, max_new_tokens=4, min_new_tokens=4)
+
+
+def generated_from_embeddings(make):
+    return generated(make, inputs_embeds=torch.ones(2, 3, 32))
+
+
+def masked(output, target):
+    """A mean over entries that are not 0."""
+    return ((output.logits.mean(-1) - target) ** 2 * (target != 0)).sum() / (target != 0).sum()
+
+
+def own_loss_of_other_targets(make):
+    model = make(llama(), loss=masked) if IS_PIPELINE and make is prepared else make(llama())
+    first = IDS.double().sin()
+    second = first.clone()
+    second[0, :5] = 0
+    found = []
+    for target in (first, second):
+        if hasattr(model, "step"):
+            found.append(model.train().step(input_ids=IDS, target=target).double())
+        else:
+            found.append(masked(model.train()(input_ids=IDS), target).detach().double())
+    return torch.stack(found)
+
+
+def classified(make):
+    """The model's code sets ``config.problem_type`` in the first step; without a padding token it takes one row."""
+    torch.manual_seed(0)
+    config = llama().config
+    config.pad_token_id, config.num_labels = 0, 3
+    return trained(make(LlamaForSequenceClassification(config)), input_ids=IDS, labels=torch.tensor([0, 1, 2, 1]))
+
+
+def in_double(make):
+    torch.set_default_dtype(torch.float64)
+    try:
+        return trained(make(llama()))
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+USES = {
+    "pp": (
+        hooked,
+        classified,
+        in_double,
+        packed,
+        packed_without_a_cache,
+        of_vmap,
+        generated,
+        generated_from_embeddings,
+        own_loss_of_other_targets,
+    ),
+    "fsdp": (in_half, loaded, of_vmap),
+    "tp": (in_half, loaded, of_vmap, classified),
+}
+
+
+def told(use):
+    """How far a use is from one device, or what it is told."""
+    torch.manual_seed(3)
+    wanted = use(lambda model, **_: model)
+    torch.manual_seed(3)
+    try:
+        found = use(prepared)
+    except PlanError as error:
+        return str(error)
+    except Exception as error:
+        return f"RAW {type(error).__name__}: {error}"
+    return float((wanted - found).abs().max())
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    print(json.dumps({use.__name__: told(use) for use in USES[LAYOUT.rstrip("2")]}), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
