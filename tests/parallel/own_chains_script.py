@@ -123,6 +123,7 @@ def main(layouts, names):
         found["own loss"] = float(staged.step(rows(), labels=labels) - scored(rows(), labels)[1].detach())
         found["said"] = {
             "mixed rows": refused(lambda: Pipeline(Centred(), chunks=2, example_inputs=named, device="cpu")),
+            "mixed with data ranks": refused(lambda: parallelize(Centred(), **given_here)),
             "counts": refused(lambda: counting.step(rows(), target=torch.zeros(8, 3))),
             "types": refused(lambda: parallelize(alike(mixed), **given_here)),
             "no loss": refused(lambda: unscored.step(rows(), labels=labels)),

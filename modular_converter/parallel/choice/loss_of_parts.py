@@ -1,4 +1,6 @@
-"""Whether a model's own loss of a batch is the mean of the losses of its parts, as data ranks need: tried on a small instance.
+"""Whether parts of a batch give what the batch gives: rows of results alone, and a loss as the mean of those of parts.
+
+Both are tried on a small model. Data ranks need the second for a model's own loss, micro-batches of stages the first.
 
 A mean over rows or labels is one. A sum is not, nor is a comparison of rows (CLIP), a measure of how evenly all rows use
 experts (Mixtral with ``output_router_logits``), or a division by the number of objects in all rows (detectors).
@@ -15,10 +17,13 @@ from modular_converter.parallel.choice.small_instances import small_instance, sm
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.tiny.build import copy_of
 from modular_converter.parallel.tiny.shrink import BATCH
+from modular_converter.parallel.torch_private import pytree
 from modular_converter.parallel.torch_switches import one_thread
+from modular_converter.parallel.trace.unchanged import unchanged
 
 
 _ALIKE = 1e-4  # of a gradient's norm: float32 rounds to 1e-6, and the balance of experts changes it by 1e-3
+_ROUNDED = 1e-3  # of a row's norm: products of one row and of several are summed in another order
 _ZERO = 1e-7  # of all gradients' norm: the bias of keys has none in truth
 
 
@@ -48,7 +53,7 @@ def is_no_mean_of_parts(model: Any, labels: Any, options: Mapping[str, Any]) -> 
             given = {**small.inputs, **more}
             try:
                 whole = _gradients(one, given, options)
-                parts = [_gradients(one, _row(given, number), options) for number in range(BATCH)]
+                parts = [_gradients(one, row, options) for row in rows_of_small(given)]
             except Exception:  # of the model's own code: it takes no such labels, or no part of its inputs
                 continue
             mean = [sum(pair) / BATCH for pair in zip(*parts)]
@@ -56,6 +61,48 @@ def is_no_mean_of_parts(model: Any, labels: Any, options: Mapping[str, Any]) -> 
             pairs = zip(whole, mean)
             return not all((a - b).norm() <= _ALIKE * a.norm() + _ZERO * total for a, b in pairs)
     return False
+
+
+MIXED_ROWS = (
+    "a row of what {model} returns depends on the other rows of its batch, or on their number, as behind a mean or a norm over "
+    "the batch, and {parts} have fewer rows: compute each row alone, or {cure}"
+)
+
+
+@one_thread()
+def mixes_rows(model: torch.nn.Module, given: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a row of a result is another one where it is computed alone; False where a row does not run alone, or draws numbers.
+
+    Args:
+        model: in eval mode; its state is unchanged.
+        given: the arguments of a forward.
+        rows: those of its rows.
+    """
+
+    def results(inputs: Mapping[str, Any], seed: int) -> list[torch.Tensor]:
+        torch.manual_seed(seed)
+        found = pytree.tree_leaves(model(**inputs))
+        return [one for one in found if isinstance(one, torch.Tensor) and one.dim() and one.is_floating_point()]
+
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), torch.autocast("cpu", enabled=False), unchanged(model):
+        try:
+            whole = results(given, 0)
+            if not all(map(torch.equal, whole, results(given, 1))):
+                return False
+            alone = [results(row, 0) for row in rows]
+        except Exception:  # of the model's own code
+            return False
+    return any(
+        _is_other(one[number], other[0])
+        for number, row in enumerate(alone)
+        for one, other in zip(whole, row)
+        if (len(one), len(other)) == (len(rows), 1) and one.shape[1:] == other.shape[1:]
+    )
+
+
+def _is_other(one: torch.Tensor, other: torch.Tensor) -> bool:
+    apart, known = (one - other).nan_to_num(0.0), one.nan_to_num(0.0, 0.0, 0.0)  # two infinities are alike
+    return bool(apart.norm() > _ROUNDED * known.norm() + _ZERO)
 
 
 def _labelled(model: Any, inputs: Mapping[str, Any], labels: Any) -> Iterator[dict[str, Any]]:
@@ -75,14 +122,17 @@ def _labelled(model: Any, inputs: Mapping[str, Any], labels: Any) -> Iterator[di
         yield {"labels": [{"class_labels": kinds, "boxes": boxes} for kinds, boxes in objects]}
 
 
-def _row(given: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """One row of a batch; what has no rows is as it is."""
+def rows_of_small(given: Mapping[str, Any], size: int = BATCH) -> list[dict[str, Any]]:
+    """The rows of a batch; what has no rows is as it is."""
 
     def has_rows(value: Any) -> bool:
         is_list = isinstance(value, list) or (isinstance(value, torch.Tensor) and value.dim() > 0)
-        return is_list and len(value) == BATCH
+        return is_list and len(value) == size
 
-    return {name: value[number : number + 1] if has_rows(value) else value for name, value in given.items()}
+    return [
+        {name: value[number : number + 1] if has_rows(value) else value for name, value in given.items()}
+        for number in range(size)
+    ]
 
 
 def _gradients(model: Any, given: Mapping[str, Any], options: Mapping[str, Any]) -> list[torch.Tensor]:

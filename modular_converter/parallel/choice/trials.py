@@ -256,7 +256,8 @@ def _copied(module: torch.nn.Module, path: str, kept: set[str], lists: set[str])
     """A copy of a module that contains one of the lists, with its lists copied too; any other module itself."""
     if not any(is_inside(name, path) for name in lists):
         return module
-    made = copy.copy(module)
+    made: torch.nn.Module = type(module).__new__(type(module))  # `copy` refuses modules with parametrizations
+    made.__dict__.update(vars(module))
     made.__dict__["_modules"] = inner = dict(module._modules)
     for name, child in module._modules.items():
         below = f"{path}.{name}" if path else name

@@ -9,7 +9,11 @@ import torch
 
 
 pytest.importorskip("transformers")
-from modular_converter.parallel.choice.loss_of_parts import is_no_mean_of_parts  # noqa: E402
+from modular_converter.parallel.choice.loss_of_parts import (  # noqa: E402
+    is_no_mean_of_parts,
+    mixes_rows,
+    rows_of_small,
+)
 from modular_converter.parallel.tiny.build import Target, build, target_of  # noqa: E402
 
 
@@ -58,3 +62,33 @@ def test_what_is_none_is_noticed(name: str, labels: Any, options: dict[str, Any]
     if name == "mixtral":
         model.config.output_router_logits = True
         assert is_no_mean_of_parts(model, labels, {})
+
+
+@pytest.mark.parametrize(
+    ("forward", "mixes"),
+    [
+        (lambda x: x.cumsum(1), False),
+        (lambda x: x[x.norm(dim=1).argsort()][x.norm(dim=1).argsort().argsort()], False),
+        (lambda x: x + torch.rand_like(x), False),  # other numbers in each call
+        (lambda x: x / torch.zeros_like(x).where(x > 0, 1.0), False),  # infinities
+        (lambda x: x - x.mean(0), True),
+        (lambda x: x / len(x), True),
+        (lambda x: x.cumsum(0), True),
+        (lambda x: x.flip(0).cumsum(0).flip(0), True),
+        (lambda x: x.unflatten(0, (-1, 2)).flip(1).flatten(0, 1) if len(x) > 1 else x, True),
+    ],
+)
+def test_rows_that_depend_on_others_are_found(forward: Any, mixes: bool) -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = forward(x)
+            return found
+
+    rows = {"x": torch.arange(1.0, 13.0).view(4, 3).sin()}
+    assert mixes_rows(Net(), rows, rows_of_small(rows, 4)) is mixes
+
+
+@pytest.mark.parametrize("name", ["llama", "mixtral", "clip"])
+def test_rows_of_the_library_do_not(name: str) -> None:
+    small = build(target_of(name))
+    assert not mixes_rows(small.model, small.inputs, rows_of_small(small.inputs))

@@ -103,3 +103,15 @@ def test_nothing_shared_out_is_an_error_with_the_cure(monkeypatch):
     monkeypatch.setattr(select_plan, "restricted_to_layers", nothing)
     with pytest.raises(ApplyError, match=r"nothing would be shared out, .*_softmax.*use as many devices as"):
         select_plan.select_plan(llama(), None, 2)
+
+
+def test_a_copy_keeps_a_weight_that_is_computed_from_others():
+    """As that of the convolution beside the layers of Wav2Vec2: `copy` refuses such a module."""
+    net = torch.nn.Module()
+    net.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+    net.conv = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 4))
+    kinds = trials.kinds_by_modules(net)
+    assert any("parametrizations" in path for path in kinds)
+    short = trials.one_of_each_kind(net, kinds)
+    assert len(short.layers) == 1 and len(net.layers) == 3
+    assert short.conv.weight.equal(net.conv.weight)

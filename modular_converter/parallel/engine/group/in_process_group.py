@@ -5,6 +5,7 @@ All processes call it with the same model. It replaces the parameters, so an opt
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -17,6 +18,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.choice.context_parallel import CURE as WITHOUT_CP
 from modular_converter.parallel.choice.context_parallel import ContextParallel, difference_in_parts
+from modular_converter.parallel.choice.loss_of_parts import MIXED_ROWS, mixes_rows, rows_of_small
 from modular_converter.parallel.choice.select_plan import kept
 from modular_converter.parallel.choice.sequence_parallel import (
     CURE,
@@ -84,7 +86,7 @@ from modular_converter.parallel.engine.group.whole_state import (
     other_arguments,
     whole_tensors,
 )
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import ApplyError, BuildError
 from modular_converter.parallel.inference.generation import (
     GENERATE_BATCH,
     MANAGERS,
@@ -98,9 +100,11 @@ from modular_converter.parallel.inference.generation import (
 from modular_converter.parallel.inference.plain_forwards import DirectGroup, make_inference
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import resolve
+from modular_converter.parallel.proof.prove import small_copy
 from modular_converter.parallel.shard.apply import Applied
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.shard.forwards import check_ids, never_traced
+from modular_converter.parallel.tiny.inputs import examples_of
 from modular_converter.parallel.torch_private import as_root
 
 
@@ -172,6 +176,8 @@ def parallelize_here(given: Arguments) -> Any:
         refuse_other_options(f"layout={given.layout}, training={given.training}, inference={inference}")
     grid = process_grid(given.layout, given.mesh, inference, place)
     model, given, source = opened(given, grid, place)
+    if grid.layout.data > 1 and (examples := examples_of(model)) is not None:
+        _refuse_mixed_rows(model, examples)
     types = kept_types(model, given.weight_type)
     refuse_options(model, grid, given.training, types)
     said = given.verbose if dist.get_rank() == 0 else None
@@ -220,6 +226,16 @@ def parallelize_here(given: Arguments) -> Any:
     if said is not None:
         print_usage(model, share, f"this process's share of {grid.everyone.size}", model._figures(), said)
     return model
+
+
+def _refuse_mixed_rows(model: Any, examples: Mapping[str, Any]) -> None:
+    """Raise ``ApplyError`` if a copy of a module shows that a row depends on the others, of which data ranks have other ones."""
+    with contextlib.suppress(BuildError):  # too large for a copy
+        small = small_copy(model, examples)
+        size = next((len(one) for one in small.inputs.values() if isinstance(one, torch.Tensor) and one.dim()), 0)
+        if size > 1 and mixes_rows(small.model, small.inputs, rows_of_small(small.inputs, size)):
+            name = type(model).__name__
+            raise ApplyError(MIXED_ROWS.format(model=name, parts="data ranks", cure="leave ddp and fsdp out"))
 
 
 def _know_shares(model: Any, applied: Applied, unproven: Unproven | None) -> None:

@@ -9,14 +9,13 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.choice.loss_of_parts import MIXED_ROWS, mixes_rows
 from modular_converter.parallel.choice.skeleton import META, on_meta
 from modular_converter.parallel.engine.group.parts_of_batch import label_counts
 from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.proof.prove import small_copy
 from modular_converter.parallel.tiny.arguments import CACHES
-from modular_converter.parallel.tiny.build import copy_of
 from modular_converter.parallel.tiny.inputs import examples_of
-from modular_converter.parallel.torch_private import pytree
 
 
 # Results of all layers: a step does not return them, and a loss made of them is no mean over micro-batches.
@@ -168,34 +167,26 @@ class RowDimensions:
         return ""
 
 
-def refuse_mixed_rows(model: torch.nn.Module, examples: Mapping[str, Any], rows: RowDimensions) -> None:
-    """Raise ``ApplyError`` if the first row's results are others where all rows are the first one.
+_MOST_ROWS = 8
 
-    A result of a micro-batch would be made of its own rows alone, as with a mean over the batch in a forward.
-    """
+
+def refuse_mixed_rows(model: torch.nn.Module, examples: Mapping[str, Any], rows: RowDimensions) -> None:
+    """Raise ``ApplyError`` if a row's results are others where it is computed alone, as behind a mean over the batch in a forward."""
     size = rows.size(examples)
     try:
         dims = rows.of(examples)
     except ApplyError:  # which a step says, if its own batch is such
         return
-    if size < 2:
-        return
-    small = small_copy(model, examples)
-    first = {
-        name: value.narrow(dims[name], 0, 1).expand_as(value) if name in dims else value
-        for name, value in examples.items()
-    }
-    found = []
-    for given in (examples, first):
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(0)
-            leaves = pytree.tree_leaves(copy_of(small.model)(**given))
-        found.append([one[0] for one in leaves if isinstance(one, torch.Tensor) and one.dim() and len(one) == size])
-    if not all(torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True) for one, other in zip(*found)):
-        raise ApplyError(
-            f"a row of what {type(model).__name__} returns depends on the other rows of its batch, as behind a mean or a norm over the "
-            "batch, and micro-batches have fewer rows: compute each row alone, or give chunks=1"
-        )
+    few = min(size, _MOST_ROWS)
+    given = {name: one.narrow(dims[name], 0, few) if name in dims else one for name, one in examples.items()}
+    alone = Batch(few, given, dims).parts(few)
+    if few > 1 and mixes_rows(small_copy(model, examples).model, given, alone):
+        raise ApplyError(mixed_rows(model))
+
+
+def mixed_rows(model: torch.nn.Module) -> str:
+    """The words of a refusal of a model whose rows depend on each other."""
+    return MIXED_ROWS.format(model=type(model).__name__, parts="micro-batches", cure="give chunks=1")
 
 
 def refuse_what_a_step_lacks(inputs: Mapping[str, Any], config: Any) -> None:

@@ -96,6 +96,8 @@ class LossOfRows:
             loss = self._loss(pytree.tree_unflatten(leaves, first.spec), torch.cat([row.target for row in rows]))
             found = torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True)
         except Exception as error:  # of the caller's function
+            if self._adds is not None:  # which has taken two rows before
+                raise
             raise ApplyError(
                 f"loss= fails with {len(rows)} rows ({one_line(error)}), so that it cannot be proven to be a mean of rows: give chunks=1"
             ) from error

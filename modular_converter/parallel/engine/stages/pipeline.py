@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
 
+from modular_converter.parallel.choice.loss_of_parts import mixes_rows, rows_of_small
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.base.settings import settings_of
@@ -40,6 +41,7 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     RowDimensions,
     batch_of,
     main_input,
+    mixed_rows,
     refuse_hooks,
     refuse_mixed_rows,
     refuse_unequal_labels,
@@ -105,24 +107,26 @@ Made = TypeVar("Made")
 Stages = TypeVar("Stages", bound="Pipeline")
 
 
-def pipeline_plan(model: Any) -> PipelinePlan:
+def pipeline_plan(model: Any, chunks: int = 1) -> PipelinePlan:
     """The derived plan; of the model itself if it has example inputs.
 
-    Raises ``PlanError`` if no small instance can be built, the model is no chain of layers, or stages give other numbers.
+    Raises ``ApplyError`` if rows depend on each other, and a batch is divided into ``chunks``, ``PlanError`` if no small instance can be built, the model is no chain of layers, or stages give other numbers.
     """
     examples = examples_of(model)
     if examples is not None:
         return derive_pipeline(model, examples)
     target = target_like(model)
     small = small_instance(target, small_settings(model))
+    if chunks > 1 and mixes_rows(small.model, small.inputs, rows_of_small(small.inputs)):
+        raise ApplyError(mixed_rows(model))
     plan = proven_pipeline_plan(small.model, small.inputs, target.name)
     layers_entry(model, plan)
     return plan
 
 
-def agreed_pipeline_plan(model: Any, given: PipelinePlan | None, group: ProcessGroup) -> PipelinePlan:
+def agreed_pipeline_plan(model: Any, given: PipelinePlan | None, group: ProcessGroup, chunks: int = 1) -> PipelinePlan:
     """The first process's plan, on all processes. Raises ``ApplyError`` on all processes if it has none."""
-    text = from_first_process(lambda: str(given or pipeline_plan(model)), group)
+    text = from_first_process(lambda: str(given or pipeline_plan(model, chunks)), group)
     return PipelinePlan.parse(text)
 
 
@@ -187,7 +191,7 @@ class Pipeline(Checkpoints):
         order = order_of(self._schedule, size, stages_per_process or self._schedule.usual, chunks)
         self._stages_in_all = order.stages
         refuse_other_weights(model, ProcessGroup(own_group), self._place)
-        self._plan = agreed_pipeline_plan(model, plan, ProcessGroup(own_group))
+        self._plan = agreed_pipeline_plan(model, plan, ProcessGroup(own_group), chunks)
         count, stages = len(layer_paths(model, self._plan)), self._stages_in_all
         cuts = cuts_of(model, self._plan, stages) if balance is None else cuts_of_balance(balance, count, stages)
         self._layers = spans(cuts, count)
