@@ -69,7 +69,7 @@ def modularized(models: Path, model: str) -> Modularized:
     return modularize(*opened(models, model))
 
 
-@pytest.mark.parametrize("model", ["gemma", "mistral", "roberta"])
+@pytest.mark.parametrize("model", ["gemma", "roberta"])  # mistral: test_modularize_imports.py
 def test_our_generated_models_come_back_byte_for_byte(model: str) -> None:
     result = modularized(ROOT / "models", model)
     assert result.proof is not None and not result.left

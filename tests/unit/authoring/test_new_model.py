@@ -85,11 +85,9 @@ def test_a_new_model_converts_and_checks_at_once(acme: Path) -> None:
 
 
 INITS = {
-    "lists of names": ('from .modeling_ox import OxModel\n\n__all__ = ["OxModel"]\n', "from .modeling_kiwi import KiwiModel\n"),
     "a name that is not made": ("from .modeling_ox import OxModel, OxTokenizer\n", ""),
     "a list with a name that is not there": ('from .modeling_ox import OxModel\n\n__all__ = ["OxModel", "OxTokenizer"]\n', ""),
     "a list of what a star gives": ('from .modeling_ox import *\n\n__all__ = ["OxModel", "OxTokenizer"]\n', "from .modeling_kiwi import *\n"),
-    "names of another folder": ("from ..base import Base\nfrom .modeling_ox import OxModel\n", "from ..base import Base\n"),
 }  # fmt: skip
 
 
