@@ -203,6 +203,7 @@ def test_warnings_are_printed_of_files_that_somebody_works_on(zoo):
     assert result.exit_code == 0 and len(result.output.splitlines()) == 1
     assert "2 warnings (2 of unchanged files not shown: --full)" in result.output
     assert run(zoo, "--full").output.count("warning MC308") == 2
+    assert run(zoo, "gemma", "mistral").output.count("warning MC308") == 2, "they are named by themselves"
     assert run(zoo, "gemma").output.count("warning MC308") == 1
     assert json.loads(run(zoo, "--format", "json").stdout), "programs compare runs, and are given all"
     assert run(zoo, "--strict").exit_code != 0
