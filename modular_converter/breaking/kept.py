@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import json
 import os
 import zlib
@@ -82,7 +83,7 @@ class KnownModel(NamedTuple):
     followed: frozenset[str] = frozenset()
     """The functions whose bodies were followed for it, but for those that were followed for another one before."""
     facts: str = ""
-    """The facts in the older tree, packed, if they were made."""
+    """The facts in the older tree, packed, if they were made, or are those of the newer one."""
     indexes: Mapping[str, Any] = {}
     """Those of texts that were made for it."""
 
@@ -155,7 +156,11 @@ class KeptFacts:
         """`about` says which tree, and what decides its facts beside the texts; "" to remember nothing."""
         self._folder = folder if about else None
         self._name = digest(f"facts {about}".encode("utf-8", "surrogatepass"))
-        self._known: dict[str, Any] = read_values(self._folder, self._name) if self._folder else {}
+
+    @functools.cached_property
+    def _known(self) -> Mapping[str, Any]:
+        """Loaded on first use: most comparisons of an edit ask for none."""
+        return read_values(self._folder, self._name) if self._folder else {}
 
     def find(self, model: str, old: ModelTree) -> tuple[OlderFacts, ModelFacts] | None:
         """The facts of a model, if all that they follow from is as it was."""

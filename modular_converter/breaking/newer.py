@@ -1,5 +1,5 @@
 """The newer tree of a comparison: the files on disk, with the generated files that edits reach as conversions give them;
-and the edits of which it reads nothing: of bodies of methods that it does not follow, such as `forward`.
+and the edits of which it reads nothing: of bodies of methods that it does not follow, such as `forward`, and of functions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from modular_converter.breaking.facts import ModelTree
+from modular_converter.breaking.facts import FILE, ModelTree
 from modular_converter.breaking.older import tree_at
 from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.conversions import find_conversions
@@ -74,11 +74,11 @@ def newer_tree(
 
 
 class _Outside(NamedTuple):
-    """A text as a comparison reads it, whatever the bodies of methods are that it does not follow."""
+    """A text as a comparison reads it, whatever the bodies of methods are that it does not follow, and whole functions."""
 
     text: str
     methods: frozenset[str]
-    """The names of those methods."""
+    """The names of those methods and functions."""
 
 
 class Edits(NamedTuple):
@@ -89,7 +89,7 @@ class Edits(NamedTuple):
     unread: Mapping[str, str] = {}
     """The others, with their texts at the commit."""
     methods: frozenset[str] = frozenset()
-    """The methods of these others whose bodies may have changed."""
+    """The methods and functions of these others whose bodies may have changed."""
     before: Mapping[str, str] = {}
     """The texts at the commit of the files in `read` that were there."""
 
@@ -114,7 +114,7 @@ def edits_since(ref: str, package: str, followed: Collection[str]) -> Edits:
     for path, content in older.items():
         try:
             before[path] = old = text_of_content(path, content)
-            if not followed:
+            if not followed or os.path.basename(path) == FILE:  # whose tables stand in functions, too
                 continue
             new = text_of_content(path, read_regular(path, MOST_BYTES, NO_FOLLOW))
             word = os.path.basename(os.path.dirname(path)).replace("_", "")
@@ -134,19 +134,28 @@ def edits_since(ref: str, package: str, followed: Collection[str]) -> Edits:
 
 
 def _outside(text: str, followed: Collection[str], word: str) -> _Outside:
-    """A text with a summary in place of each body that is not followed. `word` is the model's name: a method whose name
-    has it is called otherwise in heirs, and may be followed there.
+    """A text with a summary in place of each body that is not followed, and of a function with its parameters. `word` is the
+    model's name: a method whose name has it is called otherwise in heirs, and may be followed there.
     """
     lines = text.split("\n")
     methods = set()
-    classes = [one for one in parse(text).body if isinstance(one, ast.ClassDef)]
-    for node in (one for cls in classes for one in cls.body if isinstance(one, FUNCTIONS)):
+    for node, is_method in _functions(parse(text)):
         named = node.name.replace("_", "").lower()
         if node.name not in followed and word not in named and (body := _body(node)):
-            first, last = body[0].lineno - 1, body[-1].end_lineno or 0
-            lines[first:last] = [" ".join(_summary(node)), *[""] * (last - first - 1)]
+            first = body[0].lineno if is_method else node.lineno
+            last = body[-1].end_lineno or 0
+            lines[first - 1 : last] = [" ".join((node.name, *_summary(node))), *[""] * (last - first)]
             methods.add(node.name)
     return _Outside("\n".join(line for line in lines if line.strip()), frozenset(methods))
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[Function, bool]]:
+    """The functions of a module and the methods of its classes, and whether they are methods."""
+    for one in tree.body:
+        if isinstance(one, FUNCTIONS):
+            yield one, False
+        elif isinstance(one, ast.ClassDef):
+            yield from ((method, True) for method in one.body if isinstance(method, FUNCTIONS))
 
 
 def _body(node: Function) -> list[ast.stmt]:

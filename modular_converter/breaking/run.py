@@ -169,7 +169,10 @@ def _of_model(model: str, old: ModelTree, new: ModelTree, kept: KeptFacts) -> Kn
     own = {os.path.join(new.models, model, name) for tree in (old, new) for name in tree.told_of(model)}
     reads = _named(own.union(facts.reads), new)  # also those that only one tree has
     if are_read(reads, old):
-        return KnownModel((), reads, reads)
+        is_older = not any(
+            path in new.hashed_as for path in facts.reads
+        )  # its lines are those of the older texts, too
+        return KnownModel((), reads, reads, facts=facts_text(facts, new) if is_older else "")
     if (known := kept.find(model, old)) is not None:
         record, before = known
         return KnownModel((*changes, *changes_of_model(model, before, facts)), reads, record.reads)

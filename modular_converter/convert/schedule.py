@@ -21,7 +21,7 @@ from typing import NamedTuple
 from modular_converter.convert.inherit.resolve import is_sibling, modules_of, neighbour_module
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import Conversion, ConversionError
-from modular_converter.model.module import Module, Role
+from modular_converter.model.module import Module, Role, Statement
 from modular_converter.settings.values import (
     Settings,
     depth_of_files,
@@ -292,7 +292,7 @@ class Readings:
         self.required, self._edited, self._before, self._disk = required, edited, before, disk
         self._older = Library(disk.settings, dict(before))
         self._heirs: dict[str, _Heir | None] = {}
-        self._differences: dict[tuple[str, str], frozenset[str] | None] = {}
+        self._differences: dict[tuple[str, str], _Difference | None] = {}
 
     def current(self, paths: Iterable[str]) -> dict[str, Conversion]:
         """Those modular files of which the generated files are what they give while their neighbours are as on disk, as
@@ -327,7 +327,7 @@ class Readings:
         if asked not in self._differences:
             self._differences[asked] = _difference(old, new)
         changed = self._differences[asked]
-        return changed is None or not changed.isdisjoint(_read(heir, old, new))
+        return changed is None or _is_concerned(heir, old, new, changed)
 
     def _read_heir(self, path: str) -> _Heir | None:
         """None for a file that may read more than the definitions of which it says the names."""
@@ -381,37 +381,63 @@ def _classes_in(text: str) -> frozenset[str]:
     return frozenset(_CLASS.findall(text))
 
 
-def _difference(old: Module, new: Module) -> frozenset[str] | None:
-    """The definitions of which the text differs; None where anything else does."""
-    pairs = [*zip(old.statements, new.statements)]
-    if len(old.statements) != len(new.statements) or old.header != new.header:
+class _Difference(NamedTuple):
+    """What differs between two texts of a file."""
+
+    definitions: frozenset[str]
+    imports: frozenset[str]
+    """The names that other import statements bind."""
+
+
+def _difference(old: Module, new: Module) -> _Difference | None:
+    """The definitions and imports that differ, or that one of the texts lacks; None where anything else does, or their order."""
+    sides = [{_mark(one): one for one in module.statements} for module in (old, new)]
+    shared, others = ([mark for mark in side if all(mark in one for one in sides)] for side in sides)
+    is_unique = all(len(side) == len(module.statements) for side, module in zip(sides, (old, new)))
+    if not is_unique or shared != others or old.header != new.header:
         return None
-    found = set[str]()
-    for one, other in pairs:
-        if (one.text, one.lead) == (other.text, other.lead):
+    definitions, imports = set[str](), set[str]()
+    for mark in sides[0] | sides[1]:
+        found = [one for side in sides if (one := side.get(mark)) is not None]
+        is_named = found[0].role in _WITH_BODY
+        if len(found) == 2 and (not is_named or (found[0].text, found[0].lead) == (found[1].text, found[1].lead)):
             continue
-        if one.role not in _WITH_BODY or (one.role, one.names_bound) != (other.role, other.names_bound):
-            return None
-        found |= one.names_bound
+        for one in found:
+            if is_named:
+                definitions |= one.names_bound
+            elif one.role is Role.IMPORT:
+                imports |= {name.bound for name in one.imports}
+            else:
+                return None
     read = {name for one in old.statements if one.role not in (*_WITH_BODY, Role.IMPORT) for name in one.uses}
-    return frozenset(found) if found.isdisjoint(read) else None
+    return _Difference(frozenset(definitions), frozenset(imports)) if read.isdisjoint(definitions | imports) else None
 
 
-def _read(heir: _Heir, old: Module, new: Module) -> set[str]:
-    """The definitions of a neighbour that an heir reads."""
+def _mark(statement: Statement) -> tuple[object, ...]:
+    """What makes statements of two texts the same one. Blank lines between imports are the formatter's."""
+    if statement.role in _WITH_BODY:
+        return statement.role, statement.names_bound
+    return statement.role, statement.lead if statement.lead.strip() else "", statement.text
+
+
+def _is_concerned(heir: _Heir, old: Module, new: Module, changed: _Difference) -> bool:
+    """Whether an heir reads something of what differs in a neighbour."""
     model = _key(os.path.basename(os.path.dirname(old.path)))
-    starts = {name for name in old.definitions if name in heir.words or _is_copied(name, model, heir)}
+    defined = old.definitions.keys() | new.definitions.keys()
+    starts = {name for name in defined if name in heir.words or _is_copied(name, model, heir)}
+    words = {*heir.words}
 
     def needed(name: str) -> Iterator[str]:
         for module in (old, new) if name != "__all__" else ():
-            words = (*_WORD.findall(module.definitions[name].text), *module.registered.get(name, ()))
-            for one in words:
-                if one in old.definitions and (
-                    one in starts or heir.model + _key(one).replace(model, "", 1) not in heir.own
-                ):
+            if (statement := module.definitions.get(name)) is None:
+                continue
+            found = {*_WORD.findall(statement.text), *module.registered.get(name, ())}
+            words.update(found)
+            for one in found & defined:
+                if one in starts or heir.model + _key(one).replace(model, "", 1) not in heir.own:
                     yield one
 
-    return reached(starts, needed)
+    return not (changed.definitions.isdisjoint(reached(starts, needed)) and changed.imports.isdisjoint(words))
 
 
 def _is_copied(name: str, model: str, heir: _Heir) -> bool:

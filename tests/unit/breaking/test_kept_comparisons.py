@@ -127,6 +127,7 @@ UNSIZED = (
         '\n\n__all__ = ["LlamaModel"]\n',
         "\n\nclass LlamaHead(LlamaModel):\n    def make(self):\n        '''Made.'''\n        size = 3\n"
         "        return nn.Linear(size, 2)\n\n    def run(self):\n        return self.make()\n"
+        "\n\ndef made(size=2):\n    linear = nn.Linear(size, 2)\n    return linear\n"
         '\n\n__all__ = ["LlamaModel", "LlamaHead"]\n',
     )
 )
@@ -139,6 +140,10 @@ BODIES = [
     ("'''Made.'''", "'''Made anew.'''"),
     ("self.ready = True", "self.ready = nn.Linear(self.size, 1)"),
     ("self.ready = True", "self.ready = LlamaHead.make(self)"),
+    ("self.ready = True", "self.ready = made()"),
+    ("def made(size=2):", "def made(size=4, more=1):"),
+    ("    return linear\n", "    linear.late = size\n    return linear\n"),
+    ("linear = nn.Linear(size, 2)", "linear = nn.Embedding(size, 2)"),
     ("nn.LayerNorm", "nn.RMSNorm"),
     ("past=SIZE", "past=3"),
 ]
@@ -187,6 +192,8 @@ INTERFACES = [
         "    def rest(self, x=1):\n        return x\n",
     ),
     ("modeling_llama.py", "from torch import nn\n", "import torch\nfrom torch import nn\n"),
+    ("modeling_llama.py", "from torch import nn\n", "from torch import nn, zeros\n"),
+    ("modeling_llama.py", "nn.LayerNorm(", "LlamaExtra("),
     (
         "modeling_llama.py",
         "\n\nclass LlamaModel(",
@@ -298,7 +305,11 @@ def test_what_was_made_of_stale_files_is_made_once(
     [
         ("size = 3", "size = 4; self.wide = size", ["modular_gemma.py"]),  # of the heir's own heir nothing differs
         ("self.o_proj", "self.out_proj", ["modular_gemma.py", "modular_phi.py"]),
-        ("from torch import nn\n", "import torch\nfrom torch import nn\n", ["modular_gemma.py"]),
+        ("from torch import nn\n", "import torch\nfrom torch import nn\n", []),
+        ("import nn\n", "import nn, zeros\n", ["modular_gemma.py"]),  # another statement gives `nn`
+        ("\n\nclass LlamaHead", "\n\nclass LlamaExtra(nn.Module):\n    pass\n\n\nclass LlamaHead", []),
+        ("return linear", "return linear, 1", []),  # of a function that nothing calls
+        ("def made(size=2)", "def made(size: int = 3)", []),
     ],
 )
 def test_heirs_that_read_nothing_of_what_differs_are_not_converted(
