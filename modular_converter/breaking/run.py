@@ -63,7 +63,10 @@ def compare_trees(options: BreakingOptions) -> BreakingResult:
         if not selection.models:
             return BreakingResult(findings=selection.findings, incomplete=True)
         library = Library(selection.settings.with_any_formatter)
-        found, failures = _answer(selection, selection.models, options, library)
+        whole = selection  # an heir that is asked for changes by models that are not
+        if ALL not in options.arguments:
+            whole = select_files((ALL,), package=options.package, root=options.root, overrides=overrides)
+        found, failures = _answer(whole, selection.models, options, library)
     except ConversionError as error:
         return BreakingResult(findings=error.findings, incomplete=True)
     causes, models = found.causes, found.models

@@ -326,6 +326,16 @@ def test_heirs_that_read_nothing_of_what_differs_are_not_converted(
     assert (compared(zoo, published, cache), [Path(one).name for one in made]) == (fresh, converted)
 
 
+def test_models_that_are_asked_for_are_those_of_the_whole_answer(published: Path, tmp_path: Path) -> None:
+    zoo, cache = committed(tmp_path / "edited"), str(tmp_path / "cache")
+    path = zoo / "models/llama/modeling_llama.py"
+    path.write_text(path.read_text().replace("self.o_proj", "self.out_proj"))
+    for asked in ("llama", "phi", "gemma", ALL):
+        options = BreakingOptions(str(published), (asked,), root=str(zoo), workers=1, cache=cache)
+        told = [one.models for one in compare_trees(options).groups]
+        assert told == [["gemma", "llama", "phi"]], asked
+
+
 def test_an_edit_that_nothing_reads_converts_no_heir(
     published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
