@@ -81,7 +81,9 @@ class KnownModel(NamedTuple):
     new: Mapping[str, str]
     old: Mapping[str, str]
     followed: frozenset[str] = frozenset()
-    """The functions whose bodies were followed for it, but for those that were followed for another one before."""
+    """The functions whose bodies were followed for it, but for those that were followed for another one before; and marks of the
+    classes that are told of.
+    """
     facts: str = ""
     """The facts in the older tree, packed, if they were made, or are those of the newer one."""
     indexes: Mapping[str, Any] = {}

@@ -5,13 +5,16 @@ and the edits of which it reads nothing: of bodies of methods that it does not f
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
+import functools
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from modular_converter.breaking.facts import FILE, ModelTree
 from modular_converter.breaking.older import tree_at
+from modular_converter.breaking.signatures import UntoldMethods, is_told
 from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.conversions import find_conversions
 from modular_converter.convert.schedule import Readings, required_files
@@ -26,13 +29,13 @@ from modular_converter.settings.disk import NO_FOLLOW, is_below, read_regular
 from modular_converter.settings.values import Settings
 
 
-def edits_of(against: str, models: str, followed: Collection[str]) -> Edits:
+def edits_of(against: str, models: str, followed: Collection[str], paths: Sequence[str]) -> Edits:
     """The edits of the package since the older commit, or since the last one where the older tree is no commit. Without
     git none are known, and the files on disk are taken as they are.
     """
     for ref in (against, "HEAD"):
         with contextlib.suppress(GitError):
-            return edits_since(ref, os.path.dirname(models), followed)
+            return edits_since(ref, os.path.dirname(models), followed, paths)
     return Edits()
 
 
@@ -78,7 +81,7 @@ class _Outside(NamedTuple):
 
     text: str
     methods: frozenset[str]
-    """The names of those methods and functions."""
+    """The names of those methods and functions, and marks of the classes whose methods are left out with their parameters."""
 
 
 class Edits(NamedTuple):
@@ -89,9 +92,15 @@ class Edits(NamedTuple):
     unread: Mapping[str, str] = {}
     """The others, with their texts at the commit."""
     methods: frozenset[str] = frozenset()
-    """The methods and functions of these others whose bodies may have changed."""
+    """The methods and functions of these others whose bodies may have changed, and marks of classes whose methods have other
+    parameters.
+    """
     before: Mapping[str, str] = {}
     """The texts at the commit of the files in `read` that were there."""
+
+    def is_read(self, followed: Collection[str]) -> bool:
+        """Whether what a comparison has followed and told of is among what counted as not read."""
+        return any(is_told(one, followed) for one in self.methods)
 
     @property
     def all_read(self) -> Edits:
@@ -99,10 +108,15 @@ class Edits(NamedTuple):
         return Edits(self.read.union(self.unread), before={**self.before, **self.unread})
 
 
-def edits_since(ref: str, package: str, followed: Collection[str]) -> Edits:
-    """What has changed in the folder of a package since a commit. `followed` are the names of all functions whose bodies a
-    comparison follows; without any, everything counts as read. Raises `GitError`.
+def edits_since(ref: str, package: str, followed: Collection[str], paths: Sequence[str] = ()) -> Edits:
+    """What has changed in the folder of a package since a commit. Raises `GitError`.
+
+    Args:
+        followed: the names of all functions whose bodies a comparison follows, and marks of the classes whose methods it
+            tells of; without any, everything counts as read.
+        paths: all modular files.
     """
+    untold = UntoldMethods(followed, paths)
     repository, real = WorkTrees().of(package), os.path.realpath(package)
     snapshot = repository.snapshot(repository.commit(ref))
     changed = list(snapshot.changes_below(real, lambda name: name.endswith(".py")))
@@ -118,7 +132,8 @@ def edits_since(ref: str, package: str, followed: Collection[str]) -> Edits:
                 continue
             new = text_of_content(path, read_regular(path, MOST_BYTES, NO_FOLLOW))
             word = os.path.basename(os.path.dirname(path)).replace("_", "")
-            sides = [_outside(text, followed, word) for text in (old, new)]
+            marks = functools.partial(untold.marks, path)
+            sides = [_outside(text, followed, word, marks) for text in (old, new)]
         except (ConversionError, OSError, *UNPARSABLE):
             continue
         if sides[0].text == sides[1].text:
@@ -133,29 +148,33 @@ def edits_since(ref: str, package: str, followed: Collection[str]) -> Edits:
     )
 
 
-def _outside(text: str, followed: Collection[str], word: str) -> _Outside:
-    """A text with a summary in place of each body that is not followed, and of a function with its parameters. `word` is the
-    model's name: a method whose name has it is called otherwise in heirs, and may be followed there.
+def _outside(text: str, followed: Collection[str], word: str, marks: Callable[[str, str], frozenset[str]]) -> _Outside:
+    """A text with a summary in place of each body that is not followed, with the parameters where nobody is told of them.
+
+    Args:
+        word: the model's name: a method whose name has it is called otherwise in heirs, and may be followed there.
+        marks: those of a class and a method, see `UntoldMethods.marks`.
     """
     lines = text.split("\n")
-    methods = set()
-    for node, is_method in _functions(parse(text)):
+    methods = set[str]()
+    for node, owner in _functions(parse(text)):
         named = node.name.replace("_", "").lower()
         if node.name not in followed and word not in named and (body := _body(node)):
-            first = body[0].lineno if is_method else node.lineno
+            untold = marks(owner, node.name) if owner else frozenset()
+            first = body[0].lineno if owner and not untold else node.lineno
             last = body[-1].end_lineno or 0
             lines[first - 1 : last] = [" ".join((node.name, *_summary(node))), *[""] * (last - first)]
-            methods.add(node.name)
+            methods |= {node.name, *untold}
     return _Outside("\n".join(line for line in lines if line.strip()), frozenset(methods))
 
 
-def _functions(tree: ast.Module) -> Iterator[tuple[Function, bool]]:
-    """The functions of a module and the methods of its classes, and whether they are methods."""
+def _functions(tree: ast.Module) -> Iterator[tuple[Function, str]]:
+    """The functions of a module and the methods of its classes, with the names of these; "" for none."""
     for one in tree.body:
         if isinstance(one, FUNCTIONS):
-            yield one, False
+            yield one, ""
         elif isinstance(one, ast.ClassDef):
-            yield from ((method, True) for method in one.body if isinstance(method, FUNCTIONS))
+            yield from ((method, one.name) for method in one.body if isinstance(method, FUNCTIONS))
 
 
 def _body(node: Function) -> list[ast.stmt]:
@@ -169,6 +188,6 @@ def _body(node: Function) -> list[ast.stmt]:
 
 def _summary(node: Function) -> Iterator[str]:
     """What a method has an effect by though nothing follows it: the names of its module, and the attributes that it sets."""
-    yield from sorted(bindings_in(node).module_names)
+    yield from sorted(bindings_in(node).module_names - vars(builtins).keys())
     stored = (one for one in walk(node) if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load))
     yield from sorted({f".{one.attr}" for one in stored})

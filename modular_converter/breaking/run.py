@@ -22,6 +22,7 @@ from modular_converter.breaking.kept import (
 from modular_converter.breaking.newer import Edits, edits_of, newer_tree
 from modular_converter.breaking.older import older_tree, state_of_folder, state_of_older
 from modular_converter.breaking.report import CauseGroup, findings_of, groups
+from modular_converter.breaking.signatures import told_classes
 from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.answers import KeptAnswers, KeptIndexes
 from modular_converter.check.cache.key import key_of, remembered_versions
@@ -30,6 +31,7 @@ from modular_converter.convert.source.library import KNOWN, Library, Observation
 from modular_converter.files.arguments import ALL, Selection, select_files
 from modular_converter.findings import ConversionError, Finding
 from modular_converter.rules import input_files
+from modular_converter.settings.values import is_modular
 
 
 class BreakingOptions(NamedTuple):
@@ -118,14 +120,14 @@ class _Run:
 
     def answer(self) -> tuple[WholeAnswer, Sequence[Finding]]:
         """The answer, and the reasons why some files could not be compared. Raises `ConversionError`."""
-        edits = edits_of(self._options.against, self._models, self._kept.followed)
+        edits = edits_of(self._options.against, self._models, self._kept.followed, self._selection.paths)
         new, failures = self._newer(edits)
         shared = sorted(model for model in self._old.names if model in new.names or self._old.told_of(model))
         if new.names.keys().isdisjoint(shared):
             reason = f"it has no model of those in {self._models}"
             raise ConversionError(input_files.unknown_older_tree(self._options.against, reason))
         known, made = self._compared(shared, new)
-        if any(not edits.methods.isdisjoint(one.followed) for one in made.values()):  # some are called only now
+        if any(edits.is_read(one.followed) for one in made.values()):  # some are called only now
             new, failures = self._newer(edits.all_read)
             known, made = self._compared(shared, new)
         self._kept.store(made, new)
@@ -159,7 +161,8 @@ def _of_models(
         old.followed.clear()
         new.followed.clear()
         made = _of_model(model, old, new, kept)
-        found.append(made._replace(followed=frozenset(old.followed | new.followed), indexes=KNOWN.take_made()))
+        followed = made.followed.union(old.followed, new.followed)
+        found.append(made._replace(followed=followed, indexes=KNOWN.take_made()))
         progress(1)
     return found
 
@@ -171,17 +174,19 @@ def _of_model(model: str, old: ModelTree, new: ModelTree, kept: KeptFacts) -> Kn
     changes = [ModelChange("export-removed", model, place, f"moves to `{moved}`", moved)] if moved else []
     own = {os.path.join(new.models, model, name) for tree in (old, new) for name in tree.told_of(model)}
     reads = _named(own.union(facts.reads), new)  # also those that only one tree has
+    is_heir = any(is_modular(name, new.library.settings) for name in new.names.get(moved or model, ()))
+    told = frozenset(told_classes(facts, is_heir=is_heir))
     if are_read(reads, old):
         is_older = not any(
             path in new.hashed_as for path in facts.reads
         )  # its lines are those of the older texts, too
-        return KnownModel((), reads, reads, facts=facts_text(facts, new) if is_older else "")
+        return KnownModel((), reads, reads, told, facts=facts_text(facts, new) if is_older else "")
     if (known := kept.find(model, old)) is not None:
         record, before = known
-        return KnownModel((*changes, *changes_of_model(model, before, facts)), reads, record.reads)
+        return KnownModel((*changes, *changes_of_model(model, before, facts)), reads, record.reads, told)
     before = old.facts(model)
     changes += changes_of_model(model, before, facts)
-    return KnownModel(tuple(changes), reads, _named(before.reads, old), facts=facts_text(before, old))
+    return KnownModel(tuple(changes), reads, _named(before.reads, old), told, facts_text(before, old))
 
 
 def _is_gone(model: str, old: ModelTree, new: ModelTree) -> bool:

@@ -227,6 +227,63 @@ def test_edits_of_interfaces_are_told_as_by_a_fresh_comparison(seed: int, publis
             convert(zoo)
 
 
+FORWARD = "    def forward(self, x, mask=None):\n        y = x\n        return y\n"
+INNER = [
+    ("llama/modeling_llama.py", "def forward(self, x, mask=None):", "def forward(self, x, mask=None, more: int = 1):"),
+    ("llama/modeling_llama.py", "def forward(self, x, mask=None", "def forward(self, mask=None, x=3"),
+    ("llama/modeling_llama.py", '"LlamaHead"]', '"LlamaHead", "LlamaAttention"]'),
+    ("llama/modeling_llama.py", "class LlamaHead(LlamaModel):", "class LlamaHead(LlamaAttention, LlamaModel):"),
+    ("gemma/modular_gemma.py", "__all__ = [", "__all__ = ['GemmaAttention', "),
+    ("gemma/modular_gemma.py", "class GemmaAttention(LlamaAttention):\n    pass", "class GemmaInner(LlamaAttention):\n    pass"),
+    ("gemma/modular_gemma.py", "__all__ = [", "__all__ = ['GemmaInner', "),
+    ("gemma/modular_gemma.py", "(LlamaAttention):\n    pass", "(LlamaAttention):\n    def forward(self, x, mask=None):\n        return super().forward(x, mask)"),
+    ("phi/modular_phi.py", "\n\n__all__ = [", "\n\nclass PhiTop(GemmaAttention):\n    pass\n\n\n__all__ = ['PhiTop', "),
+]  # fmt: skip
+"""Edits of the parameters of a class that no model exports, and those by which one does."""
+
+
+@pytest.mark.parametrize("seed", [2, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))])
+def test_parameters_that_nobody_is_told_of_are_told_as_by_a_fresh_comparison(seed: int, tmp_path: Path) -> None:
+    zoo, cache, chance = committed(tmp_path / "edited"), tmp_path / "cache", random.Random(seed)
+    models = zoo / "models"
+    path = models / "llama/modeling_llama.py"
+    path.write_text(path.read_text().replace("\n\n\nclass LlamaModel", f"\n\n{FORWARD}\n\nclass LlamaModel"))
+    for name, one, other in (("gemma", "Llama", "Gemma"), ("phi", "Gemma", "Phi")):
+        path = models / name / f"modular_{name}.py"
+        text = path.read_text().replace(f"{one}Model\n", f"{one}Attention, {one}Model\n", 1)
+        path.write_text(
+            text.replace(
+                "\n\n__all__", "\n\nclass GemmaAttention(LlamaAttention):\n    pass\n\n\n__all__", name == "gemma"
+            )
+        )
+    for _ in range(6):
+        convert(zoo)
+        commit(zoo.parent)
+        compared(zoo, Path("HEAD"), cache)
+        for name, old, new in chance.sample(INNER, 2):
+            path = models / name
+            text = path.read_text()
+            path.write_text(text.replace(new, old) if new in text else text.replace(old, new))
+            first, again, fresh = (compared(zoo, Path("HEAD"), one) for one in (cache, cache, None))
+            assert first == again == fresh
+
+
+def test_parameters_that_nobody_is_told_of_convert_no_heir(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo, cache = committed(tmp_path / "edited"), tmp_path / "cache"
+    path = zoo / "models/llama/modeling_llama.py"
+    text = path.read_text().replace("\n\n\nclass LlamaModel", f"\n\n{FORWARD}\n\nclass LlamaModel")
+    path.write_text(text)
+    check(zoo, cache)
+    made: list[str] = []
+    really = batch.convert_safely
+    compared(zoo, Path("HEAD"), cache)
+    monkeypatch.setattr(batch, "convert_safely", lambda path, library: made.append(path) or really(path, library))
+    path.write_text(text.replace("mask=None", "mask=None, more: int = 1"))
+    assert (compared(zoo, Path("HEAD"), cache).findings, made) == ([], [])
+
+
 def check(zoo: Path, cache: Path) -> None:
     """Commit current files, and leave in the cache what `check-modular-conversion` does."""
     selection = select_files((ALL,), package=None, root=str(zoo), overrides={"strict": False})
