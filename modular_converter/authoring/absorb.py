@@ -29,11 +29,12 @@ from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.files.write import is_generated
-from modular_converter.findings import UNPARSABLE, Conversion, ConversionError, Location
+from modular_converter.findings import UNPARSABLE, Conversion, ConversionError, Finding, Location, locate_parse_error
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import ClassBlock, block_lines
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
+from modular_converter.model.nodes import parse
 from modular_converter.model.overriding import NO_DECORATORS
 from modular_converter.provenance.generated import LineRange, LineSource, line_sources
 from modular_converter.reporting.diffs import differing_parts
@@ -286,6 +287,8 @@ class Absorbed(NamedTuple):
     """Where to write what could not be carried."""
     reason: str = ""
     """Why it could not be carried; "" if it was, or if there is no edit."""
+    warnings: Sequence[Finding] = ()
+    """What a conversion of the new text says, and did not say before."""
 
 
 def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted: str | None = None) -> Absorbed:
@@ -317,13 +320,46 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
     targets = [modular, *(sorted({one.path for one in places} - {modular}) if to_neighbour else ())]
     aim = {**before.files, path: wanted}
     refusals: list[str] = []
+    others: list[str] = []
+    if error := _parse_error(path, wanted):
+        return Absorbed({}, places, f"the edit cannot be carried: {error}")
     for target, proposal in _proposed(targets, path, expected, wanted, hunks, sources, library):
+        if _parse_error(target, proposal):
+            continue  # a guess of the place, of which nobody need hear
         made = _convert(modular, settings, {target: proposal})
         if made.files == aim:
-            return Absorbed({target: proposal})
+            known = {(one.code, one.message) for one in before.findings}
+            new = [one for one in made.findings if (one.code, one.message) not in known]
+            return Absorbed({target: proposal}, warnings=new)
         refusals += [one.message for one in made.findings if one.is_error]
+        others += _other_order(made.files.get(path, ""), wanted)
+    if others:
+        return Absorbed({}, places, others[0])
     reason = "no edit of the modular file was found that gives this text"
     return Absorbed({}, places, f"{reason}; a conversion says: {refusals[0]}" if refusals else reason)
+
+
+def _parse_error(path: str, text: str) -> str:
+    """Why a text is not Python, with the line; "" if it is."""
+    try:
+        parse(text)
+    except UNPARSABLE as error:
+        place, reason = locate_parse_error(path, error)
+        return f"line {place.line} is no Python: {reason}"
+    return ""
+
+
+def _other_order(made: str, wanted: str) -> list[str]:
+    """What to do where a conversion gives the lines of an edited file, but in its own order, or with other blank lines."""
+    lines, asked = made.split("\n"), wanted.split("\n")
+    if sorted(filter(str.strip, lines)) != sorted(filter(str.strip, asked)):
+        return []
+    number = next((n for n, pair in enumerate(zip(lines, asked)) if pair[0] != pair[1]), min(len(lines), len(asked)))
+    line = f"`{lines[number].strip()}`" if number < len(lines) and lines[number].strip() else "a blank line or the end"
+    return [
+        f"a conversion gives the same lines in its own order, with {line} in line {number + 1}: edit the file so, or edit "
+        "the modular file"
+    ]
 
 
 def _proposed(

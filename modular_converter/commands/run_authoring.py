@@ -207,6 +207,7 @@ def carry_edit(file: str, *, neighbour: bool, diff: bool) -> int:
     else:
         names = ", ".join(shown_path(one, os.getcwd()) for one in found.texts)
         click.echo(f"proven: {names} {'would give' if diff else 'gives'} {shown} as it is", err=True)
+        report(found.warnings)
     return 0
 
 

@@ -237,6 +237,40 @@ def test_what_no_override_gives_is_refused_with_the_place(text: str, generated: 
     assert (generated.parent / "modular_new.py").read_text() == NEW
 
 
+def test_an_edit_that_is_no_python_is_refused_with_its_line(generated: Path) -> None:
+    edit(generated.parent, generated.name, "y = x * 3", "y = (x * 3")
+    line = generated.read_text().split("\n").index("        y = (x * 3") + 1
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert result.exit_code == 1
+    assert f"the edit cannot be carried: line {line} is no Python: '(' was never closed" in result.stderr
+
+
+def test_the_text_of_a_proposal_is_no_reason(generated: Path) -> None:
+    """A line between two inherited members may stand in no place of the modular file."""
+    edit(generated.parent, generated.name, "return x + 1\n", "return x + 1\n\n    x=1\n")
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert result.exit_code == 1
+    assert "indent" not in result.stderr and "no edit of the modular file was found" in result.stderr
+
+
+def test_a_warning_that_an_edit_brings_is_told(generated: Path) -> None:
+    edit(generated.parent, generated.name, "        y = x * 3\n", "        y = self.first(x)\n")
+    edit(generated.parent, generated.name, "    def first(self, x):\n        return x + 1\n\n", "")
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert result.exit_code == 0, result.output
+    assert "warning MC305 `NewMLP.first` is removed" in result.stderr
+
+
+def test_where_the_lines_of_an_edit_would_stand_is_told(generated: Path) -> None:
+    new = "\n    def third(self, x):\n        return x\n"
+    edit(generated.parent, generated.name, "        return x + 1\n", f"        return x + 1\n{new}")
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    text = generated.read_text()
+    line = text[: text.index("    def third")].count("\n") + 1
+    assert result.exit_code == 1
+    assert f"in its own order, with `def second(self, x):` in line {line}:" in result.stderr, result.stderr
+
+
 def test_the_neighbour_takes_it_if_asked(generated: Path) -> None:
     edit(generated.parent, generated.name, "x + 1", "x + 10  # of NewMLP")
     assert CliRunner().invoke(absorb_command, ["--neighbour", str(generated)]).exit_code == 0

@@ -248,7 +248,7 @@ def test_parameters_that_nobody_is_told_of_are_told_as_by_a_fresh_comparison(see
     models = zoo / "models"
     path = models / "llama/modeling_llama.py"
     path.write_text(path.read_text().replace("\n\n\nclass LlamaModel", f"\n\n{FORWARD}\n\nclass LlamaModel"))
-    for name, one, other in (("gemma", "Llama", "Gemma"), ("phi", "Gemma", "Phi")):
+    for name, one in (("gemma", "Llama"), ("phi", "Gemma")):
         path = models / name / f"modular_{name}.py"
         text = path.read_text().replace(f"{one}Model\n", f"{one}Attention, {one}Model\n", 1)
         path.write_text(
