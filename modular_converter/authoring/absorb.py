@@ -329,8 +329,8 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
         made = _convert(modular, settings, {target: proposal})
         if made.files == aim:
             known = {(one.code, one.message) for one in before.findings}
-            new = [one for one in made.findings if (one.code, one.message) not in known]
-            return Absorbed({target: proposal}, warnings=new)
+            warnings = [one for one in made.findings if (one.code, one.message) not in known]
+            return Absorbed({target: proposal}, warnings=warnings)
         refusals += [one.message for one in made.findings if one.is_error]
         others += _other_order(made.files.get(path, ""), wanted)
     if others:

@@ -100,7 +100,7 @@ def _batch_norm(of: Bound) -> Held:
 def _convolution(of: Bound) -> Held:
     groups, inner = of["groups"], of["in_channels"]
     if groups.text != "1":
-        inner = Expression(f"{inner.text} // {groups.text}")
+        inner = Expression(f"{inner.text} // {groups.text}", computed(operator.floordiv, plain(inner), plain(groups)))
     shape = sizes_shape(of["out_channels"], inner, of["kernel_size"])
     return {"weight": (shape, True), "bias": (sizes_shape(of["out_channels"]), truth(of["bias"]))}
 

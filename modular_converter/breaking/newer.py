@@ -132,7 +132,7 @@ def edits_since(ref: str, package: str, followed: Collection[str], paths: Sequen
                 continue
             new = text_of_content(path, read_regular(path, MOST_BYTES, NO_FOLLOW))
             word = os.path.basename(os.path.dirname(path)).replace("_", "")
-            marks = functools.partial(untold.marks, path)
+            marks = functools.cache(functools.partial(untold.marks, path))
             sides = [_outside(text, followed, word, marks) for text in (old, new)]
         except (ConversionError, OSError, *UNPARSABLE):
             continue
@@ -148,19 +148,19 @@ def edits_since(ref: str, package: str, followed: Collection[str], paths: Sequen
     )
 
 
-def _outside(text: str, followed: Collection[str], word: str, marks: Callable[[str, str], frozenset[str]]) -> _Outside:
+def _outside(text: str, followed: Collection[str], word: str, marks: Callable[[str], frozenset[str]]) -> _Outside:
     """A text with a summary in place of each body that is not followed, with the parameters where nobody is told of them.
 
     Args:
         word: the model's name: a method whose name has it is called otherwise in heirs, and may be followed there.
-        marks: those of a class and a method, see `UntoldMethods.marks`.
+        marks: those of a class, see `UntoldMethods.marks`.
     """
     lines = text.split("\n")
     methods = set[str]()
     for node, owner in _functions(parse(text)):
         named = node.name.replace("_", "").lower()
         if node.name not in followed and word not in named and (body := _body(node)):
-            untold = marks(owner, node.name) if owner else frozenset()
+            untold = marks(owner) if owner else frozenset()
             first = body[0].lineno if owner and not untold else node.lineno
             last = body[-1].end_lineno or 0
             lines[first - 1 : last] = [" ".join((node.name, *_summary(node))), *[""] * (last - first)]

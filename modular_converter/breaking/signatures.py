@@ -18,7 +18,7 @@ from modular_converter.git.work_tree import MOST_BYTES
 from modular_converter.settings.disk import read_regular
 
 
-_CLASS = re.compile(r"^class (\w+)\(([^)]*)\)[^\n]*\n((?:[ \t].*\n|\n)*)", re.MULTILINE)
+_CLASS = re.compile(r"^class (\w+)\(([^)]*)\)", re.MULTILINE)
 _BASE = re.compile(r"\w+(?=\s*(?:,|\[|$))")
 _ALIAS = re.compile(r"\b(\w+) as (\w+)")
 
@@ -67,29 +67,20 @@ class UntoldMethods:
         self._followed, self._paths = followed, paths
 
     @cached_property
-    def _heirs(self) -> dict[str, list[tuple[str, str]]]:
-        """Name of a class, and of what is imported -> the classes of modular files that inherit from it, and the text of their
-        bodies; also its other names.
-        """
-        found: dict[str, list[tuple[str, str]]] = {}
+    def _heirs(self) -> dict[str, set[str]]:
+        """Name of a class -> the classes of modular files that inherit from it, and its other names."""
+        found: dict[str, set[str]] = {}
         for path in self._paths:
             with contextlib.suppress(OSError, ConversionError):
                 text = text_of_content(path, read_regular(path, MOST_BYTES))
-                for name, bases, body in _CLASS.findall(text):
-                    for base in _BASE.findall(bases):
-                        found.setdefault(base, []).append((name, body))
-                for name, other in _ALIAS.findall(text):
-                    found.setdefault(name, []).append((other, ""))
+                pairs = [(base, name) for name, bases in _CLASS.findall(text) for base in _BASE.findall(bases)]
+                for name, other in (*pairs, *_ALIAS.findall(text)):
+                    found.setdefault(name, set()).add(other)
         return found
 
-    def marks(self, path: str, cls: str, method: str) -> frozenset[str]:
-        """The marks of a class and its heirs if none of them is told of, and no heir takes the parameters of the method; else
-        none.
-        """
-        names = reached([cls], lambda one: (heir for heir, _ in self._heirs.get(one, ())))
+    def marks(self, path: str, cls: str) -> frozenset[str]:
+        """The marks of a class of a file and its heirs if none of them is told of, else none."""
+        names = reached([cls], lambda one: self._heirs.get(one, ()))
         word, key = _key(os.path.basename(os.path.dirname(path))), _key(cls)
         marks = frozenset({_COPIED + (key.removeprefix(word) or key), *map(_mark, names)})
-        takes = re.compile(rf"\bsuper_kwargs\b|\bsuper\b(?!\(\)\.(?!{method}\b)\w)")
-        bodies = (body for one in names for _, body in self._heirs.get(one, ()))
-        is_read = any(is_told(one, self._followed) for one in marks) or any(map(takes.search, bodies))
-        return frozenset() if is_read else marks
+        return frozenset() if any(is_told(one, self._followed) for one in marks) else marks
