@@ -101,6 +101,11 @@ def _refuse_bound_to(model: torch.nn.Module) -> None:
             ("a hook", one) for held in vars(module).values() if type(held) is OrderedDict for one in held.values()
         ]
         for name, value in [*vars(module).items(), *hooks]:
+            if name == "_compiled_call_impl" and value is not None:
+                raise ApplyError(
+                    f"{path or 'the model'} was compiled, and stages are made of copies of the model: leave compile() out, or take "
+                    "Training(compile=True) in a layout without pp"
+                )
             if any(id(getattr(one, "__self__", one)) in own for one in _closed_over(value)):
                 raise ApplyError(
                     f"{path or 'the model'}: {name} is a function that holds a part of the model, and not that of a stage: write a "

@@ -13,7 +13,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.derive import derive_pipelines, pipeline_of_trace
 from modular_converter.parallel.pipeline.flow import flow_of
 from modular_converter.parallel.pipeline.prove import proven_pipeline_plan, verify_pipeline
-from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data
+from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, part_of
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
@@ -222,3 +222,11 @@ def test_what_is_refused_has_the_reason() -> None:
     small = build(target_of("albert"))
     with pytest.raises(ApplyError, match="albert cannot be cut into stages: .* runs more than once"):
         proven_pipeline_plan(small.model, small.inputs, "albert")
+
+
+def test_a_compiled_layer_has_no_copy() -> None:
+    model = torch.nn.Module()
+    model.layers = torch.nn.ModuleList(torch.nn.Linear(2, 2) for _ in range(2))
+    model.layers[1].compile()
+    with pytest.raises(ApplyError, match="layers.1 was compiled, .* leave compile"):
+        part_of(model, ["layers.0"])

@@ -156,3 +156,17 @@ def test_a_weight_of_a_module_that_acts_for_it_is_a_plain_share():
     pieces = resolve(plan, Model()).pieces
     assert pieces["layers.0.weight"].roles == {SHARE} and pieces["layers.1.weight"].roles == {ROWWISE}
     assert pieces["layers.0.weight"].dim == pieces["layers.1.weight"].dim == 1
+
+
+def test_a_module_put_around_a_layer_is_told_with_a_cure():
+    class Lora(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.base, self.low = torch.nn.Linear(4, 4), torch.nn.Linear(4, 2)
+
+    model = torch.nn.Module()
+    model.layer = Lora()
+    with pytest.raises(
+        ApplyError, match=r"layer: style colwise .*: the plan knows no parts of a Lora: .* add LoRA by peft"
+    ):
+        resolve(Plan.parse("plan own\nrule layer colwise\n"), model)

@@ -246,8 +246,8 @@ class Pipeline(Checkpoints):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_torchdynamo"):  # which `torch.compile` looks for
             raise ApplyError(
-                f"torch.compile takes no {type(self).__name__}, whose processes exchange tensors in a step: compile the model's layers "
-                "before it is cut into stages (layer.compile()), or leave it out"
+                f"torch.compile takes no {type(self).__name__}, whose processes exchange tensors in a step: leave it out, or take "
+                "Training(compile=True) in a layout without pp"
             )
         if name.startswith("_"):
             raise AttributeError(name)
