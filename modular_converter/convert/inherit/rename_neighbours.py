@@ -42,7 +42,7 @@ from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import children, dotted, parse, walk
 from modular_converter.rules import input_files
-from modular_converter.settings.values import models_folder_of, module_name, parts_below_models
+from modular_converter.settings.values import Settings, models_folder_of, module_name, parts_below_models
 
 
 _BUILTINS = frozenset(vars(builtins))
@@ -476,11 +476,31 @@ def rename_neighbours(resolution: ResolvedImports, library: Library) -> Neighbou
         own = replace(own, kept=settings.kept_names, copy_comment=settings.copy_comment, models=settings.models_names)
         foreign = foreign_names(neighbour, _renamer(own, prefix, target), target, library)
         name_alone = {word for word in foreign.members if word.lower() == neighbour.model}
-        kept = (*settings.kept_names, *sorted(foreign.members - name_alone))
+        modules = [one.module for one in resolution.neighbours.values() if one.model == neighbour.model]
+        constants = [_constants_in_use(one, _renamer(own, prefix, target), target.module, settings) for one in modules]
+        kept = (*settings.kept_names, *sorted((foreign.members - name_alone).union(*constants)))
         own = replace(own, kept=kept, foreign=foreign.names, members=frozenset(name_alone))
         definitions = RenamedModule(_portable(neighbour), _renamer(own, prefix, target))
         renamed[at] = RenamedNeighbour(neighbour, prefix, definitions, own)
     return _with_new_names(Neighbourhood(resolution, renamed))
+
+
+def _constants_in_use(module: Module, renamer: Renamer, own: Module, settings: Settings) -> frozenset[str]:
+    """The assignments of a neighbour whose new names the modular file gives to others, `LLAMA_SIZES` beside its `GEMMA_SIZES`:
+    inherited code goes on to read the neighbour's. A function or class of the modular file takes the neighbour's place.
+    """
+    overriding = (*settings.overriding_assignments, *settings.overriding_unless_none)
+    names = [one.name for one in module.statements if one.role is Role.ASSIGNMENT]
+    found = ((name, own.definitions.get(renamer.name(name))) for name in names)
+    return frozenset(
+        name
+        for name, other in found
+        if other is not None
+        and other.role is Role.ASSIGNMENT
+        and other.name != name
+        and not any(part in name for part in overriding)
+        and other.text != renamer.code(module.definitions[name].text)
+    )
 
 
 def _with_new_names(neighbours: Neighbourhood) -> Neighbourhood:

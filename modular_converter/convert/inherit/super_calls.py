@@ -170,8 +170,11 @@ def _proposed(bodies: Bodies, kept_behind: set[Line]) -> _Merged:
                 placed.add(override.normal)
     there = {part.normal for part in merged} if bodies.after else set()
     appended: list[Line] = []
-    # `del` of what the parent's body does not bind is dropped, as in the corpus.
-    gone |= {target for target in removed if re.fullmatch(rf"{bodies.instance}\.\w+", target)} - _bound(bodies.theirs)
+    # `del` of what the parent's body neither binds nor names in a call (`register_buffer("mask", …)`) is dropped, as in the corpus.
+    unbound = {target for target in removed if re.fullmatch(rf"{bodies.instance}\.\w+", target)} - _bound(
+        bodies.theirs
+    )
+    gone |= unbound - {f"{bodies.instance}.{text}" for text in (_texts_passed(bodies.theirs) if unbound else ())}
     for part in bodies.after:
         rest = part.without_targets(gone) if gone and part.deleted and part not in kept_behind else part
         # A `return` that the parent has too is needed once more behind lines that go behind the parent's.
@@ -186,6 +189,13 @@ def _proposed(bodies: Bodies, kept_behind: set[Line]) -> _Merged:
 def _bound(lines: Iterable[Line]) -> frozenset[str]:
     """The names and attributes that statements bind, in their blocks too."""
     return frozenset[str]().union(*(part.effects.binds for part in lines))
+
+
+def _texts_passed(lines: Iterable[Line]) -> Iterator[str]:
+    """The texts that calls in some lines are given."""
+    calls = (node for line in lines for node in walk(line.node) if isinstance(node, ast.Call))
+    given = (one for call in calls for one in (*call.args, *(keyword.value for keyword in call.keywords)))
+    yield from (one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
 def _without_repeated(bodies: Bodies, inherited: Sequence[Line]) -> list[Line]:

@@ -1,0 +1,6 @@
+from .configuration_llama import LLAMA_SIZES
+
+
+class LlamaModel:
+    def sizes(self):
+        return LLAMA_SIZES
