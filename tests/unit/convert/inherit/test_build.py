@@ -83,7 +83,7 @@ def test_a_mixin_that_inherits_from_a_base_comes_before_it(tmp_path: pathlib.Pat
 def test_warnings_have_their_places_in_the_modular_file(tmp_path: pathlib.Path) -> None:
     modular = (
         "from ..old.modeling_old import OldMLP\n\n\n# Above.\nclass NewMLP(OldMLP):\n"
-        "    def forward(self, x, scale=1):\n        return super().forward(x, scale=x)\n"
+        "    def forward(self, x, scale=1):\n        return super().forward(x, scale=2)\n"
     )
     (finding,) = build(tmp_path, modular)["NewMLP"].findings
     assert (finding.code, finding.location.line, finding.location.column) == ("MC315", 7, 41)
