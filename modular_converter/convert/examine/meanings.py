@@ -238,6 +238,11 @@ class _Names:
                 return None
             return Definition(renamed.neighbour.path, renamed.definitions.original(name).name)
         name = meaning.imported[len(meaning.module) :].removeprefix(".")
+        for file in self.finished.files:  # that it copies to a file beside this one
+            copied = file.definitions.get(name) if f".{file.name}" == f"{meaning.module}.py" else None
+            if copied is not None and (source := self.finished.copied_from(copied)) != OWN:
+                renamed = self.finished.renamed[source]
+                return Definition(renamed.neighbour.path, renamed.definitions.original(name).name)
         return self.finished.library.resolver.definition(
             meaning.module, name, os.path.dirname(self.finished.target.path)
         )

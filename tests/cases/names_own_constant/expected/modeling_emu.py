@@ -7,9 +7,9 @@
 from torch import nn
 
 
-EMU_SCALE = 2.0
+LLAMA_SCALE = 2.0
 
 
 class EmuMLP(nn.Module):
     def forward(self, x):
-        return x * EMU_SCALE
+        return x * LLAMA_SCALE

@@ -7,12 +7,15 @@
 from .configuration_emu import LLAMA_SIZES
 
 
+EMU_SIZES = {**LLAMA_SIZES, "huge": 3}
+
+
 class EmuModel:
     def sizes(self):
         return LLAMA_SIZES
 
-    def count(self):
-        return len(self.sizes())
+    def own_sizes(self):
+        return EMU_SIZES, self.sizes()
 
 
 __all__ = ["EmuModel"]

@@ -4,13 +4,11 @@
 #             the file from the modular. If any change should be done, please apply the change to the
 #                          modular_new.py file directly. One of our CI enforces this.
 #                🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨
+OLDER_STEP = 2
 
 
 def new_step(value):
-    return value + NEW_STEP
-
-
-NEW_STEP = 5
+    return value + OLDER_STEP
 
 
 class NewMLP:

@@ -12,8 +12,8 @@ class EmuConfig(LlamaConfig):
 
 
 class EmuModel(LlamaModel):
-    def count(self):
-        return len(self.sizes())
+    def own_sizes(self):
+        return EMU_SIZES, self.sizes()
 
 
 __all__ = ["EmuConfig", "EmuModel"]
