@@ -225,12 +225,14 @@ def super_argument_ignored(
 def has_effect(argument: ast.expr, method: str) -> bool:
     """Whether an argument for a name of the override, which is another expression, reaches the parent's lines. In the corpus
     names and constants do not (shieldgemma2, and qianfan_ocr in 5.14), nor constants beside `**kwargs` (metaclip_2), nor, in
-    `__init__`, results of calls (granitemoehybrid).
+    `__init__`, results of calls (granitemoehybrid) and more keywords (solar_open in 5.1).
     """
-    if isinstance(argument, ast.Call) and dotted(argument.func) == "dict":
-        return not any(isinstance(one.value, ast.Constant) for one in argument.keywords)
-    without = (ast.Name, ast.Constant, ast.Call) if method == "__init__" else (ast.Name, ast.Constant)
-    return not isinstance(argument, without)
+    if isinstance(argument, ast.Call):
+        is_packed = dotted(argument.func) == "dict" and any(
+            isinstance(one.value, ast.Constant) for one in argument.keywords
+        )
+        return method != "__init__" and not is_packed
+    return not isinstance(argument, (ast.Name, ast.Constant))
 
 
 def ignored_arguments(findings: Iterable[ClassFinding]) -> list[ast.expr]:
