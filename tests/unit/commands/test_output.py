@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
 
@@ -55,3 +56,15 @@ def test_a_pipe_a_short_run_and_a_quiet_one_see_nothing(
     monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, total: int | None, quiet: bool
 ) -> None:
     assert shown(monkeypatch, stream, total, quiet=quiet) == ""
+
+
+@pytest.mark.parametrize("colored", ["stdout", "stderr"])
+@pytest.mark.parametrize(("output_format", "printed"), [("text", "stdout"), ("json", "stderr")])
+def test_a_diff_has_the_colors_of_where_it_is_printed(
+    colored: str, output_format: str, printed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("modular_converter.reporting.wants_color", lambda stream: stream is getattr(sys, colored))
+    assert options.print_diff("a.py", "x\n", "y\n", output_format) == 5
+    text = dict(zip(("stdout", "stderr"), capsys.readouterr()))
+    assert "+y" in text[printed] and ("\x1b[" in text[printed]) is (colored == printed)
+    assert "".join(text.values()) == text[printed]
