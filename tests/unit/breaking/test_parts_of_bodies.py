@@ -63,6 +63,10 @@ class Hidden(nn.Module):
             self.dense = nn.Linear(2, 2, bias=False)
 
 
+def again(number):
+    return again(number)
+
+
 Layer = nn.Linear
 
 
@@ -171,7 +175,7 @@ def test_whether_a_part_is_of_a_class(tmp_path: Path) -> None:
 UNKNOWN = {
     "a list of parts that is not known": ("import timm\nself.parts = nn.ModuleList(timm.parts(config))", ["parts.*"]),
     "a class within itself": ("self.deep = Deep(1)", None),
-    "a function that calls itself": ("def make(number):\n    return make(number)\nself.one = make(1)", ["one"]),
+    "a function that calls itself": ("self.one = again(1)", ["one"]),
     "another method of a dict": ('self.one = {"a": Block()}.setdefault("b", Block())', ["one"]),
 }
 
