@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.facts import INHERITED_KEYWORDS
@@ -378,16 +378,14 @@ def _descriptors(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Mak
 
 @functools.lru_cache(maxsize=256)  # see `_getting_class`
 def handling_of(function: Function | ast.Lambda, holder: str, beside: tuple[str, ...] = ()) -> ClassHandling:
-    """What a function, with those within it, does with the class that its parameter `holder` holds. Of a function `beside` it, to
-    which it hands the class on, the attributes count that this one sets by their names, but for special ones: published
+    """What a function, with those within it, does with the class that its parameter `holder` holds. Of the functions `beside` it,
+    to which it hands the class on, the attributes count that they set by their names, but for special ones: published
     decorators leave the class to functions that write its descriptions and wrap its methods.
     """
-    body = function.body
-    nodes = walk(*body) if isinstance(body, list) else walk(body)
-    other_names = (one for one in nodes if isinstance(one, ast.Assign) and dotted(one.value) == holder)
-    names = {holder}.union(*(bindings_of(one).binds for one in other_names))
+    nodes, names = _holding(function, holder)
     sets, reads, kept, asked = set[str](), set[str](), set[str](), set[str]()
-    sets.update(*(_set_by_name(one, at, beside) for one, at in _handed_on(nodes, names, beside)))
+    for helper, at in _handed_on(function, holder, beside):
+        sets.update(name for name in handling_of(helper, at).sets if name != EVERYTHING and not name.startswith("__"))
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             kept.add(node.attr)
@@ -410,20 +408,32 @@ def handling_of(function: Function | ast.Lambda, holder: str, beside: tuple[str,
     return ClassHandling(frozenset(sets - DESCRIBING - asked), frozenset(reads), bool((sets | kept) - DESCRIBING))
 
 
-def _handed_on(nodes: Sequence[ast.AST], names: Set[str], beside: tuple[str, ...]) -> Iterator[tuple[Function, str]]:
-    """The functions beside a decorator that it hands the class on to, with the parameters that hold it there."""
+def _holding(function: Function | ast.Lambda, holder: str) -> tuple[list[ast.AST], set[str]]:
+    """The nodes of a function's body, and the names in it for what its parameter `holder` holds."""
+    nodes = list(walk(*function.body) if isinstance(function.body, list) else walk(function.body))
+    other_names = (one for one in nodes if isinstance(one, ast.Assign) and dotted(one.value) == holder)
+    return nodes, {holder}.union(*(bindings_of(one).binds for one in other_names))
+
+
+def _handed_on(
+    function: Function | ast.Lambda, holder: str, beside: tuple[str, ...]
+) -> Sequence[tuple[Function, str]]:
+    """The functions beside a decorator that it hands the class on to, and they in turn, with the parameters that hold it."""
     functions = {node.name: node for text in beside for node in parse(text).body if isinstance(node, Function)}
-    for node in nodes if functions else ():
-        called = functions.get(dotted(node.func)) if isinstance(node, ast.Call) else None
-        if isinstance(node, ast.Call) and called is not None:
-            given = zip([*parameters_of(called)], node.args)
-            named = ((one.arg, one.value) for one in node.keywords if one.arg)
-            yield from ((called, name) for name, value in (*given, *named) if dotted(value) in names)
-
-
-def _set_by_name(function: Function, holder: str, beside: tuple[str, ...]) -> frozenset[str]:
-    found = handling_of(function, holder, tuple(text for text in beside if f"def {function.name}(" not in text)).sets
-    return frozenset(one for one in found - {EVERYTHING} if not one.startswith("__"))
+    found: dict[tuple[str, str], Function] = {}
+    todo: list[tuple[Function | ast.Lambda, str]] = [(function, holder)] if functions else []
+    for one, at in todo:  # the list grows meanwhile
+        nodes, names = _holding(one, at)
+        for node in nodes:
+            called = functions.get(dotted(node.func)) if isinstance(node, ast.Call) else None
+            if isinstance(node, ast.Call) and called is not None:
+                given = zip([*parameters_of(called)], node.args)
+                named = ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
+                for name, value in (*given, *named):
+                    if dotted(value) in names and (called.name, name) not in found:
+                        found[called.name, name] = called
+                        todo.append((called, name))
+    return [(called, name) for (_, name), called in found.items()]
 
 
 def changes_of_makers(facts: Facts) -> Mapping[str, Sequence[tuple[str, str, bool]]]:

@@ -148,3 +148,19 @@ def test_a_conversion_of_many_bases_asks_each_once(is_circle: bool) -> None:
     texts = {f"{root}/old/modeling_old.py": old, f"{root}/new/modular_new.py": new}
     (conversion,) = Run(profile_settings(), texts, workers=1).convert([f"{root}/new/modular_new.py"])
     assert {one.code for one in conversion.findings if one.is_error} == {"MC208"}
+
+
+def test_helpers_of_a_decorator_are_asked_once_each() -> None:
+    """25 functions that hand the class to each other: as many ways as subsets of them."""
+    helpers = [f"set_{number}" for number in range(25)]
+    calls = "".join(f"    {one}(cls)\n" for one in helpers)
+    shared = "".join(f"def {one}(cls):\n{calls}    cls.of_{one} = 1\n\n\n" for one in helpers)
+    old = "from ..shared import made\n\n\n@made\nclass OldMLP:\n    of_set_24 = 2\n"
+    root = "/many/helpers/models"
+    texts = {
+        f"{root}/shared.py": f"{shared}def made(cls):\n{calls}    return cls\n",
+        f"{root}/old/modeling_old.py": old,
+        f"{root}/new/modular_new.py": "from ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n    of_set_24 = 3\n",
+    }
+    (conversion,) = Run(profile_settings(), texts, workers=1).convert([f"{root}/new/modular_new.py"])
+    assert "MC334" in {one.code for one in conversion.findings}
