@@ -317,8 +317,9 @@ def _lost_parents(finished: FinishedConversion) -> Iterator[Finding]:
         first_heirs.setdefault(one.base, name)
     own = [one for one in finished.definitions if finished.is_own(one)]
     for parent, heir in first_heirs.items():
-        user = next((one for one in own if parent in one.uses and _tests_for(one.text, parent, heir)), None)
-        if user is not None and parent in globals_read(user.text):
+        asking = (one for one in own if parent in one.uses and _tests_for(one.text, parent, heir))
+        user = next((one for one in asking if parent in globals_read(one.text)), None)
+        if user is not None:
             place, source = finished.at(parent, user.origin.line), finished.heirs[heir].source
             yield double_meanings.parent_lost(place, user.name, parent, heir, source)
 

@@ -20,6 +20,7 @@ from modular_converter.findings import (
     locate_word,
     nearest,
 )
+from modular_converter.model.bindings import ScopeKind, bindings_of
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import KIND_TESTS, parse, tested_class, walk
@@ -489,8 +490,12 @@ def with_heirs_asked_for(resolution: ResolvedImports) -> ResolvedImports:
 
 
 def _with_heirs(statement: Statement, heirs: Mapping[str, Sequence[str]]) -> Statement:
-    asked = filter(None, map(tested_class, walk(parse(statement.text))))
-    edits = [edit for one in asked for edit in _edits(one, statement.text, heirs)]
+    tree = parse(statement.text)
+    scopes = (one for one in bindings_of(*tree.body).everywhere if one.kind is not ScopeKind.BLOCK)
+    hidden = frozenset[str]().union(*(one.local for one in scopes))
+    meant = {parent: names for parent, names in heirs.items() if hidden.isdisjoint((parent, *names))}
+    asked = filter(None, map(tested_class, walk(tree)))
+    edits = [edit for one in asked for edit in _edits(one, statement.text, meant)]
     return replace(statement, text=apply_edits(statement.text, edits), known_uses=None) if edits else statement
 
 
