@@ -224,15 +224,16 @@ def super_argument_ignored(
 
 def has_effect(argument: ast.expr, method: str) -> bool:
     """Whether an argument for a name of the override, which is another expression, reaches the parent's lines. In the corpus
-    names and constants do not (shieldgemma2, and qianfan_ocr in 5.14), nor constants beside `**kwargs` (metaclip_2), nor, in
-    `__init__`, results of calls (granitemoehybrid) and more keywords (solar_open in 5.1).
+    names and constants do not (shieldgemma2, and qianfan_ocr in 5.14), nor those beside `**kwargs` (metaclip_2, and
+    qwen3_omni_moe in 5.23), nor, in `__init__`, results of calls (granitemoehybrid) and more keywords (solar_open in 5.1).
     """
+    plain = (ast.Name, ast.Constant)
     if isinstance(argument, ast.Call):
         is_packed = dotted(argument.func) == "dict" and any(
-            isinstance(one.value, ast.Constant) for one in argument.keywords
+            isinstance(one.value, plain) for one in argument.keywords if one.arg is not None
         )
         return method != "__init__" and not is_packed
-    return not isinstance(argument, (ast.Name, ast.Constant))
+    return not isinstance(argument, plain)
 
 
 def ignored_arguments(findings: Iterable[ClassFinding]) -> list[ast.expr]:

@@ -29,7 +29,6 @@ class EmuMLP(nn.Module):
         return x
 
     def build(self, size, depth=2, **options):
-        options = dict(depth=depth, **options)
         self.size, self.options = size, options
         return size
 

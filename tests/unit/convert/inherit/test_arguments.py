@@ -54,7 +54,7 @@ def test_the_advised_assignments_make_the_arguments_count(passed: str, cured: st
     assert value(cured_text, "f(3, 4, 5, y=6)") == wanted
 
 
-@pytest.mark.parametrize("passed", ["abs(q), k, **kw", "q, [None], **kw", "q, k, x=x, **kw", "abs(k), k + q, **kw"])
+@pytest.mark.parametrize("passed", ["abs(q), k, **kw", "q, [None], **kw", "q, k, x=-x, **kw", "abs(k), k + q, **kw"])
 @pytest.mark.parametrize("behind", ["", "    self.seen = q, k, kw\n"], ids=["unread", "read behind the call"])
 def test_arguments_that_are_no_names_reach_the_parents_lines(passed: str, behind: str) -> None:
     parent = "def f(self, q, k, **kw):\n    self.given = q, k, kw"
