@@ -149,7 +149,10 @@ def no_training() -> dict[str, Callable[..., Any]]:
 
 
 logger = logging.getLogger(__name__)
-_LOADED = "{name} would change this process's share alone; take load_full_state_dict(state), also with strict=False, which all processes must call"
+_LOADED = (
+    "{name} would change this process's share alone; take load_full_state_dict(state), also with strict=False, which all "
+    "processes must call"
+)
 _NO_CACHE = (
     "{name} keeps keys and values, of which a process has its part alone with cp: take a layout without cp, such as tp"
 )

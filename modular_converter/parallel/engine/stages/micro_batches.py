@@ -171,7 +171,7 @@ _MOST_ROWS = 8
 
 
 def refuse_mixed_rows(model: torch.nn.Module, examples: Mapping[str, Any], rows: RowDimensions) -> None:
-    """Raise ``ApplyError`` if a row's results are others where it is computed alone, as behind a mean over the batch in a forward."""
+    """Raise ``ApplyError`` if a row's results are others where it is computed alone, as behind a mean over the batch."""
     size = rows.size(examples)
     try:
         dims = rows.of(examples)

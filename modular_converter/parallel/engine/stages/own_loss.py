@@ -57,7 +57,7 @@ class LossOfRows:
         return found if self._adds else found / self._chunks
 
     def _look(self, output: Any, target: torch.Tensor) -> None:
-        """Compare one of the step's first rows, and one of this micro-batch with another target, with themselves and with each other."""
+        """Compare one of the step's first rows with one of this micro-batch that has another target, and each with itself."""
         first = self._first or _row(output, target, int(_repeats(target).argmin()))
         row = _row(output, target, _unlike(target, first.target))
         pairs = ((first, first), (row, row), (first, row)) if self._adds is None else ((first, row),)

@@ -110,7 +110,8 @@ Stages = TypeVar("Stages", bound="Pipeline")
 def pipeline_plan(model: Any, chunks: int = 1) -> PipelinePlan:
     """The derived plan; of the model itself if it has example inputs.
 
-    Raises ``ApplyError`` if rows depend on each other, and a batch is divided into ``chunks``, ``PlanError`` if no small instance can be built, the model is no chain of layers, or stages give other numbers.
+    Raises ``ApplyError`` if rows depend on each other, and a batch is divided into ``chunks``, ``PlanError`` if no small
+    instance can be built, the model is no chain of layers, or stages give other numbers.
     """
     examples = examples_of(model)
     if examples is not None:
