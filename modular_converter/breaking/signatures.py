@@ -18,9 +18,11 @@ from modular_converter.git.work_tree import MOST_BYTES
 from modular_converter.settings.disk import read_regular
 
 
-_CLASS = re.compile(r"^class (\w+)\(([^)]*)\)", re.MULTILINE)
+# Too many are found rather than too few: a class that is taken for an heir is told of.
+_CLASS = re.compile(r"^[ \t]*class (\w+)\(([^)]*)\)", re.MULTILINE)
 _BASE = re.compile(r"\w+(?=\s*(?:,|\[|$))")
 _ALIAS = re.compile(r"\b(\w+) as (\w+)")
+_ASSIGNED = re.compile(r"^[ \t]*(\w+)[ \t]*=[ \t]*(?:\w+\.)*(\w+)[ \t]*(?:#.*)?$", re.MULTILINE)
 
 
 _COPIED = "copied as "
@@ -74,7 +76,8 @@ class UntoldMethods:
             with contextlib.suppress(OSError, ConversionError):
                 text = text_of_content(path, read_regular(path, MOST_BYTES))
                 pairs = [(base, name) for name, bases in _CLASS.findall(text) for base in _BASE.findall(bases)]
-                for name, other in (*pairs, *_ALIAS.findall(text)):
+                assigned = [(value, name) for name, value in _ASSIGNED.findall(text)]
+                for name, other in (*pairs, *_ALIAS.findall(text), *assigned):
                     found.setdefault(name, set()).add(other)
         return found
 

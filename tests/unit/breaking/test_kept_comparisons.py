@@ -20,6 +20,7 @@ from modular_converter.breaking import run as breaking_run
 from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.newer import Edits, edits_since
 from modular_converter.breaking.run import BreakingOptions, BreakingResult, compare_trees
+from modular_converter.breaking.signatures import UntoldMethods
 from modular_converter.check.cache import stale, store
 from modular_converter.convert import batch
 from modular_converter.convert.batch import Workers
@@ -599,3 +600,22 @@ def test_facts_of_the_older_tree_are_made_once(
                 }[harm]
             if values:
                 store.write_entry(str(cache), entry.stem, json.dumps(values).encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class Told(LlamaAttention): ...",
+        "class Told(Mixin,\n    modeling_llama.LlamaAttention[int]): ...",
+        "if True:\n    class Told(LlamaAttention): ...",
+        "from ..llama.modeling_llama import LlamaAttention as Other\n\n\nclass Told(Other): ...",
+        "Told = LlamaAttention",
+        "Other = modeling_llama.LlamaAttention  # a name of its own\n\n\nclass Told(Other): ...",
+    ],
+)
+def test_parameters_are_told_of_an_heir_however_it_is_written(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "modular_gemma.py"
+    path.write_text(text)
+    untold = UntoldMethods({"class Told"}, [str(path)])
+    assert not untold.marks("models/llama/modeling_llama.py", "LlamaAttention")
+    assert untold.marks("models/llama/modeling_llama.py", "LlamaMLP")
