@@ -17,7 +17,7 @@ from modular_converter.breaking.older import tree_at
 from modular_converter.breaking.signatures import UntoldMethods, is_told
 from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.conversions import find_conversions
-from modular_converter.convert.schedule import Readings, required_files
+from modular_converter.convert.schedule import Readings, caseless, required_files
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.files.read import text_of_content
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding
@@ -29,13 +29,13 @@ from modular_converter.settings.disk import NO_FOLLOW, is_below, read_regular
 from modular_converter.settings.values import Settings
 
 
-def edits_of(against: str, models: str, followed: Collection[str], paths: Sequence[str]) -> Edits:
+def edits_of(against: str, models: str, untold: UntoldMethods) -> Edits:
     """The edits of the package since the older commit, or since the last one where the older tree is no commit. Without
     git none are known, and the files on disk are taken as they are.
     """
     for ref in (against, "HEAD"):
         with contextlib.suppress(GitError):
-            return edits_since(ref, os.path.dirname(models), followed, paths)
+            return edits_since(ref, os.path.dirname(models), untold)
     return Edits()
 
 
@@ -108,15 +108,9 @@ class Edits(NamedTuple):
         return Edits(self.read.union(self.unread), before={**self.before, **self.unread})
 
 
-def edits_since(ref: str, package: str, followed: Collection[str], paths: Sequence[str] = ()) -> Edits:
-    """What has changed in the folder of a package since a commit. Raises `GitError`.
-
-    Args:
-        followed: the names of all functions whose bodies a comparison follows, and marks of the classes whose methods it
-            tells of; without any, everything counts as read.
-        paths: all modular files.
-    """
-    untold = UntoldMethods(followed, paths)
+def edits_since(ref: str, package: str, untold: UntoldMethods) -> Edits:
+    """What has changed in the folder of a package since a commit. Raises `GitError`."""
+    followed = untold.followed
     repository, real = WorkTrees().of(package), os.path.realpath(package)
     snapshot = repository.snapshot(repository.commit(ref))
     changed = list(snapshot.changes_below(real, lambda name: name.endswith(".py")))
@@ -158,7 +152,7 @@ def _outside(text: str, followed: Collection[str], word: str, marks: Callable[[s
     lines = text.split("\n")
     methods = set[str]()
     for node, owner in _functions(parse(text)):
-        named = node.name.replace("_", "").lower()
+        named = caseless(node.name)
         if node.name not in followed and word not in named and (body := _body(node)):
             untold = marks(owner) if owner else frozenset()
             first = body[0].lineno if owner and not untold else node.lineno

@@ -22,7 +22,7 @@ from modular_converter.breaking.kept import (
 from modular_converter.breaking.newer import Edits, edits_of, newer_tree
 from modular_converter.breaking.older import older_tree, state_of_folder, state_of_older
 from modular_converter.breaking.report import CauseGroup, findings_of, groups
-from modular_converter.breaking.signatures import told_classes
+from modular_converter.breaking.signatures import UntoldMethods, told_classes
 from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.answers import KeptAnswers, KeptIndexes
 from modular_converter.check.cache.key import key_of, remembered_versions
@@ -120,7 +120,9 @@ class _Run:
 
     def answer(self) -> tuple[WholeAnswer, Sequence[Finding]]:
         """The answer, and the reasons why some files could not be compared. Raises `ConversionError`."""
-        edits = edits_of(self._options.against, self._models, self._kept.followed, self._selection.paths)
+        library = Library(self._selection.settings)
+        untold = UntoldMethods(self._kept.followed, self._selection.paths, library)
+        edits = edits_of(self._options.against, self._models, untold)
         new, failures = self._newer(edits)
         shared = sorted(model for model in self._old.names if model in new.names or self._old.told_of(model))
         if new.names.keys().isdisjoint(shared):
@@ -177,9 +179,7 @@ def _of_model(model: str, old: ModelTree, new: ModelTree, kept: KeptFacts) -> Kn
     is_heir = any(is_modular(name, new.library.settings) for name in new.names.get(moved or model, ()))
     told = frozenset(told_classes(facts, is_heir=is_heir))
     if are_read(reads, old):
-        is_older = not any(
-            path in new.hashed_as for path in facts.reads
-        )  # its lines are those of the older texts, too
+        is_older = new.hashed_as.keys().isdisjoint(facts.reads)  # its lines are those of the older texts, too
         return KnownModel((), reads, reads, told, facts=facts_text(facts, new) if is_older else "")
     if (known := kept.find(model, old)) is not None:
         record, before = known

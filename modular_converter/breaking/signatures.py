@@ -4,25 +4,14 @@ in the file itself or in an heir.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 
 from modular_converter.breaking.facts import ModelFacts
-from modular_converter.convert.schedule import reached
-from modular_converter.files.read import text_of_content
-from modular_converter.findings import ConversionError
-from modular_converter.git.work_tree import MOST_BYTES
-from modular_converter.settings.disk import read_regular
-
-
-# Too many are found rather than too few: a class that is taken for an heir is told of.
-_CLASS = re.compile(r"^[ \t]*class (\w+)\(([^)]*)\)", re.MULTILINE)
-_BASE = re.compile(r"\w+(?=\s*(?:,|\[|$))")
-_ALIAS = re.compile(r"\b(\w+) as (\w+)")
-_ASSIGNED = re.compile(r"^[ \t]*(\w+)[ \t]*=[ \t]*(?:\w+\.)*(\w+)[ \t]*(?:#.*)?$", re.MULTILINE)
+from modular_converter.convert.schedule import caseless, reached
+from modular_converter.convert.source.library import Library
+from modular_converter.model.module import Role
 
 
 _COPIED = "copied as "
@@ -38,15 +27,11 @@ def told_classes(facts: ModelFacts, *, is_heir: bool) -> Iterator[str]:
         for name in (one.name, *one.bases):
             yield _mark(name)
             if is_heir:
-                yield _COPIED + _key(name)
+                yield _COPIED + caseless(name)
 
 
 def _mark(name: str) -> str:
     return f"class {name}"
-
-
-def _key(name: str) -> str:
-    return name.replace("_", "").lower()
 
 
 def is_told(mark: str, followed: Collection[str]) -> bool:
@@ -60,30 +45,32 @@ def is_told(mark: str, followed: Collection[str]) -> bool:
 class UntoldMethods:
     """Which methods of an edited file are of classes that nobody is told of."""
 
-    def __init__(self, followed: Collection[str], paths: Sequence[str]) -> None:
+    def __init__(self, followed: Collection[str], paths: Sequence[str], library: Library) -> None:
         """
         Args:
-            followed: the marks of classes that are told of, among others.
+            followed: the names of all functions whose bodies a comparison follows, and marks of the classes whose methods it
+                tells of; without any, everything counts as read.
             paths: all modular files.
         """
-        self._followed, self._paths = followed, paths
+        self.followed, self._paths, self._library = followed, paths, library
 
     @cached_property
     def _heirs(self) -> dict[str, set[str]]:
-        """Name of a class -> the classes of modular files that inherit from it, and its other names."""
+        """Name of a class -> the classes of modular files that inherit from it, and its other names. Too many are found rather
+        than too few, in blocks and by assignments: a class that is taken for an heir is told of.
+        """
         found: dict[str, set[str]] = {}
-        for path in self._paths:
-            with contextlib.suppress(OSError, ConversionError):
-                text = text_of_content(path, read_regular(path, MOST_BYTES))
-                pairs = [(base, name) for name, bases in _CLASS.findall(text) for base in _BASE.findall(bases)]
-                assigned = [(value, name) for name, value in _ASSIGNED.findall(text)]
-                for name, other in (*pairs, *_ALIAS.findall(text), *assigned):
-                    found.setdefault(name, set()).add(other)
+        modules = filter(None, map(self._library.module_if_readable, self._paths))
+        for statement in (one for module in modules for one in module.statements):
+            for imported in statement.imports:
+                found.setdefault(imported.name, set()).add(imported.bound)
+            for name in statement.bases if statement.role is Role.CLASS else statement.uses:
+                found.setdefault(name.rpartition(".")[2], set()).update(statement.names_bound)
         return found
 
     def marks(self, path: str, cls: str) -> frozenset[str]:
         """The marks of a class of a file and its heirs if none of them is told of, else none."""
         names = reached([cls], lambda one: self._heirs.get(one, ()))
-        word, key = _key(os.path.basename(os.path.dirname(path))), _key(cls)
+        word, key = caseless(os.path.basename(os.path.dirname(path))), caseless(cls)
         marks = frozenset({_COPIED + (key.removeprefix(word) or key), *map(_mark, names)})
-        return frozenset() if any(is_told(one, self._followed) for one in marks) else marks
+        return frozenset() if any(is_told(one, self.followed) for one in marks) else marks

@@ -261,7 +261,8 @@ _IMPORTED = re.compile(r"^\s*from\s+([\w.]+)\s+import", re.MULTILINE)
 _WITH_BODY = (Role.CLASS, Role.FUNCTION, Role.ASSIGNMENT)
 
 
-def _key(name: str) -> str:
+def caseless(name: str) -> str:
+    """A name as all its spellings have it in common: `big_bird` and `BigBird` are `bigbird`."""
     return name.replace("_", "").lower()
 
 
@@ -349,8 +350,8 @@ class Readings:
         own = frozenset(module.definitions)
         texts = (self._disk.text(one.path) for one in files if modular_of(one.path, self._disk.settings) == path)
         defined = {name for one in texts for pair in _DEFINED.findall(one) for name in pair}
-        model = _key(os.path.basename(os.path.dirname(path)))
-        return _Heir(model, words, frozenset(map(_key, own)), frozenset(map(_key, defined - own - {""})))
+        model = caseless(os.path.basename(os.path.dirname(path)))
+        return _Heir(model, words, frozenset(map(caseless, own)), frozenset(map(caseless, defined - own - {""})))
 
     def _reads_ancestors(self, path: str) -> bool:
         """Whether ancestors of the neighbours' classes may lie in files that are edited or made anew, which a modular file
@@ -422,7 +423,7 @@ def _mark(statement: Statement) -> tuple[object, ...]:
 
 def _is_concerned(heir: _Heir, old: Module, new: Module, changed: _Difference) -> bool:
     """Whether an heir reads something of what differs in a neighbour."""
-    model = _key(os.path.basename(os.path.dirname(old.path)))
+    model = caseless(os.path.basename(os.path.dirname(old.path)))
     defined = old.definitions.keys() | new.definitions.keys()
     starts = {name for name in defined if name in heir.words or _is_copied(name, model, heir)}
     words = {*heir.words}
@@ -434,7 +435,7 @@ def _is_concerned(heir: _Heir, old: Module, new: Module, changed: _Difference) -
             found = {*_WORD.findall(statement.text), *module.registered.get(name, ())}
             words.update(found)
             for one in found & defined:
-                if one in starts or heir.model + _key(one).replace(model, "", 1) not in heir.own:
+                if one in starts or heir.model + caseless(one).replace(model, "", 1) not in heir.own:
                     yield one
 
     return not (changed.definitions.isdisjoint(reached(starts, needed)) and changed.imports.isdisjoint(words))
@@ -443,5 +444,5 @@ def _is_concerned(heir: _Heir, old: Module, new: Module, changed: _Difference) -
 def _is_copied(name: str, model: str, heir: _Heir) -> bool:
     """Whether a definition of a neighbour may stand in a generated file of the heir, with whatever prefix."""
     found = _LAST_WORD.search(name)
-    last = _key(found[0]) if found is not None else ""
+    last = caseless(found[0]) if found is not None else ""
     return model in last or any(one.endswith(last) for one in heir.copied)

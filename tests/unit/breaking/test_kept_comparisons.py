@@ -26,7 +26,9 @@ from modular_converter.convert import batch
 from modular_converter.convert.batch import Workers
 from modular_converter.convert.schedule import Readings
 from modular_converter.convert.source import library as breaking_library
+from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, select_files
+from modular_converter.settings.load import profile_settings
 from tests.unit.breaking.test_compare_trees import CONFIG, LLAMA, convert, library, move
 from tests.unit.trees import commit
 
@@ -420,7 +422,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     path = zoo / "models/llama/modeling_llama.py"
     path.unlink()
     os.mkfifo(path)
-    edits = edits_since("HEAD", str(zoo), {"__init__"})
+    edits = edits_since("HEAD", str(zoo), UntoldMethods({"__init__"}, (), Library(profile_settings())))
     assert edits._replace(before={}) == Edits(frozenset({str(path)}))
 
 
@@ -616,6 +618,6 @@ def test_facts_of_the_older_tree_are_made_once(
 def test_parameters_are_told_of_an_heir_however_it_is_written(text: str, tmp_path: Path) -> None:
     path = tmp_path / "modular_gemma.py"
     path.write_text(text)
-    untold = UntoldMethods({"class Told"}, [str(path)])
+    untold = UntoldMethods({"class Told"}, [str(path)], Library(profile_settings()))
     assert not untold.marks("models/llama/modeling_llama.py", "LlamaAttention")
     assert untold.marks("models/llama/modeling_llama.py", "LlamaMLP")
