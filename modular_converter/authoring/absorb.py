@@ -320,7 +320,7 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
     targets = [modular, *(sorted({one.path for one in places} - {modular}) if to_neighbour else ())]
     aim = {**before.files, path: wanted}
     refusals: list[str] = []
-    others: list[str] = []
+    other_order = ""
     if error := _parse_error(path, wanted):
         return Absorbed({}, places, f"the edit cannot be carried: {error}")
     for target, proposal in _proposed(targets, path, expected, wanted, hunks, sources, library):
@@ -332,9 +332,9 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
             warnings = [one for one in made.findings if (one.code, one.message) not in known]
             return Absorbed({target: proposal}, warnings=warnings)
         refusals += [one.message for one in made.findings if one.is_error]
-        others += _other_order(made.files.get(path, ""), wanted)
-    if others:
-        return Absorbed({}, places, others[0])
+        other_order = other_order or _other_order(made.files.get(path, ""), wanted)
+    if other_order:
+        return Absorbed({}, places, other_order)
     reason = "no edit of the modular file was found that gives this text"
     return Absorbed({}, places, f"{reason}; a conversion says: {refusals[0]}" if refusals else reason)
 
@@ -349,17 +349,19 @@ def _parse_error(path: str, text: str) -> str:
     return ""
 
 
-def _other_order(made: str, wanted: str) -> list[str]:
-    """What to do where a conversion gives the lines of an edited file, but in its own order, or with other blank lines."""
+def _other_order(made: str, wanted: str) -> str:
+    """What to do where a conversion gives the lines of an edited file, but in its own order, or with other blank lines; "" where
+    it gives others.
+    """
     lines, asked = made.split("\n"), wanted.split("\n")
     if sorted(filter(str.strip, lines)) != sorted(filter(str.strip, asked)):
-        return []
+        return ""
     number = next((n for n, pair in enumerate(zip(lines, asked)) if pair[0] != pair[1]), min(len(lines), len(asked)))
     line = f"`{lines[number].strip()}`" if number < len(lines) and lines[number].strip() else "a blank line or the end"
-    return [
+    return (
         f"a conversion gives the same lines in its own order, with {line} in line {number + 1}: edit the file so, or edit "
         "the modular file"
-    ]
+    )
 
 
 def _proposed(

@@ -72,6 +72,14 @@ def main(rank, size, meeting, folder):
         except PlanError as error:
             found["refused"].append(str(error))
     model.load_full_state_dict(start if rank == 0 else None)
+    first, *others = start
+    loaded = model.load_full_state_dict(
+        {name: start[name] for name in others} | {"unknown": start[first]}, strict=False
+    )
+    found["loaded"] = (loaded.missing_keys, [one.rpartition(".")[2] for one in loaded.unexpected_keys]) == (
+        [first],
+        ["unknown"],
+    )
     back = model.unshard().state_dict()
     found["unsharded"] = all(torch.equal(back[name], value) for name, value in start.items())
     model.set_adapter("default")

@@ -178,7 +178,7 @@ def test_training_of_adapters_is_that_of_one_process(tmp_path):
     assert max(found[name] for name in ("outputs", "losses", "weights", "inference")) < 1e-5
     assert found["gradients"] and found["frozen"] and found["saved"] and found["unsharded"]
     assert found["moved"] == 19 and {"lora_A", "lora_B", "modules_to_save"} <= set(found["trained"])
-    assert len(found["refused"]) == 5
+    assert len(found["refused"]) == 5 and found["loaded"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
-from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.tiny.build import copy_of
 from modular_converter.parallel.tiny.shrink import BATCH
 from modular_converter.parallel.torch_private import pytree
@@ -53,7 +53,7 @@ def is_no_mean_of_parts(model: Any, labels: Any, options: Mapping[str, Any]) -> 
             given = {**small.inputs, **more}
             try:
                 whole = _gradients(one, given, options)
-                parts = [_gradients(one, row, options) for row in rows_of_small(given)]
+                parts = [_gradients(one, row, options) for row in single_rows(given)]
             except Exception:  # of the model's own code: it takes no such labels, or no part of its inputs
                 continue
             mean = [sum(pair) / BATCH for pair in zip(*parts)]
@@ -63,10 +63,26 @@ def is_no_mean_of_parts(model: Any, labels: Any, options: Mapping[str, Any]) -> 
     return False
 
 
-MIXED_ROWS = (
-    "a row of what {model} returns depends on the other rows of its batch, or on their number, as behind a mean or a norm over "
-    "the batch, and {parts} have fewer rows: compute each row alone, or {cure}"
-)
+def refuse_mixed_rows(
+    model: torch.nn.Module,
+    small: torch.nn.Module,
+    given: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    parts: str,
+    cure: str,
+) -> None:
+    """Raise ``ApplyError`` if a row of what a model returns is another one where it is computed alone: see ``mixes_rows``.
+
+    Args:
+        small: an instance or copy of the model, which runs.
+        parts: what has fewer rows than the batch.
+        cure: what else to give.
+    """
+    if len(rows) > 1 and mixes_rows(small, given, rows):
+        raise ApplyError(
+            f"a row of what {type(model).__name__} returns depends on the other rows of its batch, or on their number, as behind a "
+            f"mean or a norm over the batch, and {parts} have fewer rows: compute each row alone, or {cure}"
+        )
 
 
 @one_thread()
@@ -122,7 +138,7 @@ def _labelled(model: Any, inputs: Mapping[str, Any], labels: Any) -> Iterator[di
         yield {"labels": [{"class_labels": kinds, "boxes": boxes} for kinds, boxes in objects]}
 
 
-def rows_of_small(given: Mapping[str, Any], size: int = BATCH) -> list[dict[str, Any]]:
+def single_rows(given: Mapping[str, Any], size: int = BATCH) -> list[dict[str, Any]]:
     """The rows of a batch; what has no rows is as it is."""
 
     def has_rows(value: Any) -> bool:

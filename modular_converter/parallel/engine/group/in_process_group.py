@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.choice.context_parallel import CURE as WITHOUT_CP
 from modular_converter.parallel.choice.context_parallel import ContextParallel, difference_in_parts
-from modular_converter.parallel.choice.loss_of_parts import MIXED_ROWS, mixes_rows, rows_of_small
+from modular_converter.parallel.choice.loss_of_parts import refuse_mixed_rows, single_rows
 from modular_converter.parallel.choice.select_plan import kept
 from modular_converter.parallel.choice.sequence_parallel import (
     CURE,
@@ -180,7 +180,7 @@ def parallelize_here(given: Arguments) -> Any:
     grid = process_grid(given.layout, given.mesh, inference, place)
     model, given, source = opened(given, grid, place)
     if grid.layout.data > 1 and (examples := examples_of(model)) is not None:
-        _refuse_mixed_rows(model, examples)
+        _refuse_mixed_examples(model, examples)
     types = kept_types(model, given.weight_type)
     refuse_options(model, grid, given.training, types)
     said = given.verbose if dist.get_rank() == 0 else None
@@ -231,14 +231,13 @@ def parallelize_here(given: Arguments) -> Any:
     return model
 
 
-def _refuse_mixed_rows(model: Any, examples: Mapping[str, Any]) -> None:
+def _refuse_mixed_examples(model: Any, examples: Mapping[str, Any]) -> None:
     """Raise ``ApplyError`` if a copy of a module shows that a row depends on the others, of which data ranks have other ones."""
     with contextlib.suppress(BuildError):  # too large for a copy
         small = small_copy(model, examples)
         size = next((len(one) for one in small.inputs.values() if isinstance(one, torch.Tensor) and one.dim()), 0)
-        if size > 1 and mixes_rows(small.model, small.inputs, rows_of_small(small.inputs, size)):
-            name = type(model).__name__
-            raise ApplyError(MIXED_ROWS.format(model=name, parts="data ranks", cure="leave ddp and fsdp out"))
+        rows = single_rows(small.inputs, size)
+        refuse_mixed_rows(model, small.model, small.inputs, rows, "data ranks", "leave ddp and fsdp out")
 
 
 def _know_shares(model: Any, applied: Applied, unproven: Unproven | None) -> None:
@@ -386,7 +385,7 @@ class AdaptedShare:
         """Take this rank's shares from whole weights, named as in the wrapper; see ``Sharded.load_full_state_dict``."""
         own = None if state is None else {name.removeprefix(self._prefix()): value for name, value in state.items()}
         loaded: LoadedState = self.get_base_model().load_full_state_dict(own, strict)
-        return loaded
+        return LoadedState(*([f"{self._prefix()}{name}" for name in names] for names in loaded))
 
     @called_by_all(lambda _: ProcessGroup(None))
     def save_pretrained(self, folder: str | os.PathLike[str], **more: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.loss_of_parts import MIXED_ROWS, mixes_rows
+from modular_converter.parallel.choice.loss_of_parts import refuse_mixed_rows
 from modular_converter.parallel.choice.skeleton import META, on_meta
 from modular_converter.parallel.engine.group.parts_of_batch import label_counts
 from modular_converter.parallel.errors import ApplyError, one_line
@@ -168,9 +168,11 @@ class RowDimensions:
 
 
 _MOST_ROWS = 8
+WHOLE_BATCH = "micro-batches", "give chunks=1"
+"""Which parts are too few for rows that depend on each other, and what to give: see ``refuse_mixed_rows``."""
 
 
-def refuse_mixed_rows(model: torch.nn.Module, examples: Mapping[str, Any], rows: RowDimensions) -> None:
+def refuse_mixed_examples(model: torch.nn.Module, examples: Mapping[str, Any], rows: RowDimensions) -> None:
     """Raise ``ApplyError`` if a row's results are others where it is computed alone, as behind a mean over the batch."""
     size = rows.size(examples)
     try:
@@ -180,13 +182,8 @@ def refuse_mixed_rows(model: torch.nn.Module, examples: Mapping[str, Any], rows:
     few = min(size, _MOST_ROWS)
     given = {name: one.narrow(dims[name], 0, few) if name in dims else one for name, one in examples.items()}
     alone = Batch(few, given, dims).parts(few)
-    if few > 1 and mixes_rows(small_copy(model, examples).model, given, alone):
-        raise ApplyError(mixed_rows(model))
-
-
-def mixed_rows(model: torch.nn.Module) -> str:
-    """The words of a refusal of a model whose rows depend on each other."""
-    return MIXED_ROWS.format(model=type(model).__name__, parts="micro-batches", cure="give chunks=1")
+    if few > 1:
+        refuse_mixed_rows(model, small_copy(model, examples).model, given, alone, *WHOLE_BATCH)
 
 
 def refuse_what_a_step_lacks(inputs: Mapping[str, Any], config: Any) -> None:

@@ -42,6 +42,8 @@ class LossOfRows:
         self._adds: bool | None = None
         self._largest = 0.0  # norm of gradients: those of learnt rows are rounding
         self._first: _Row | None = None
+        self._of_first: list[torch.Tensor] = []
+        """The gradients of the step's first row alone."""
 
     def begin(self) -> None:
         """Before a step."""
@@ -58,17 +60,22 @@ class LossOfRows:
 
     def _look(self, output: Any, target: torch.Tensor) -> None:
         """Compare one of the step's first rows with one of this micro-batch that has another target, and each with itself."""
-        first = self._first or _row(output, target, int(_repeats(target).argmin()))
+        first = self._first
+        if first is None:
+            self._first = first = _row(output, target, int(_repeats(target).argmin()))
+            self._of_first = self._gradients([first])
         row = _row(output, target, _unlike(target, first.target))
         pairs = ((first, first), (row, row), (first, row)) if self._adds is None else ((first, row),)
-        self._first = first
+        of_row = self._gradients([row])
         for one, other in pairs:
             factors = (1.0, 0.5) if self._adds is None else (1.0 if self._adds else 0.5,)
             together = self._gradients([one, other])
-            alone = [torch.cat(pair) for pair in zip(self._gradients([one]), self._gradients([other]))]
+            alone = [
+                torch.cat(pair) for pair in zip(*(self._of_first if a is first else of_row for a in (one, other)))
+            ]
             if not any(bool(gradient.any()) for gradient in (*together, *alone)):
                 continue  # rows that do not count at all
-            self._largest = max(self._largest, *(float(one.double().norm()) for one in together))
+            self._largest = max(self._largest, *map(_norm, together))
             fitting = [f for f in factors if all(self._alike(a, b * f) for a, b in zip(together, alone))]
             if not fitting:
                 raise ApplyError(
@@ -79,9 +86,8 @@ class LossOfRows:
             self._adds = fitting[0] == 1.0
 
     def _alike(self, one: torch.Tensor, other: torch.Tensor) -> bool:
-        least = torch.finfo(one.dtype).eps ** 0.5
-        known = max(float(other.double().norm()), 1e-3 * self._largest)
-        return bool((one - other).double().norm() <= least * known)
+        least: float = torch.finfo(one.dtype).eps ** 0.5
+        return _norm(one - other) <= least * max(_norm(other), 1e-3 * self._largest)
 
     def _gradients(self, rows: Sequence[_Row]) -> list[torch.Tensor]:
         first = rows[0]
@@ -102,6 +108,10 @@ class LossOfRows:
                 f"loss= fails with {len(rows)} rows ({one_line(error)}), so that it cannot be proven to be a mean of rows: give chunks=1"
             ) from error
         return [one.detach() for one in found]
+
+
+def _norm(tensor: torch.Tensor) -> float:
+    return float(tensor.double().norm())
 
 
 def _repeats(target: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
 
-from modular_converter.parallel.choice.loss_of_parts import mixes_rows, rows_of_small
+from modular_converter.parallel.choice.loss_of_parts import refuse_mixed_rows, single_rows
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.base.settings import settings_of
@@ -37,13 +37,13 @@ from modular_converter.parallel.engine.group.training_checkpoint import Checkpoi
 from modular_converter.parallel.engine.stages.generate import Decoder
 from modular_converter.parallel.engine.stages.micro_batches import (
     NO_ROWS,
+    WHOLE_BATCH,
     Batch,
     RowDimensions,
     batch_of,
     main_input,
-    mixed_rows,
     refuse_hooks,
-    refuse_mixed_rows,
+    refuse_mixed_examples,
     refuse_unequal_labels,
     refuse_what_a_step_lacks,
 )
@@ -118,8 +118,8 @@ def pipeline_plan(model: Any, chunks: int = 1) -> PipelinePlan:
         return derive_pipeline(model, examples)
     target = target_like(model)
     small = small_instance(target, small_settings(model))
-    if chunks > 1 and mixes_rows(small.model, small.inputs, rows_of_small(small.inputs)):
-        raise ApplyError(mixed_rows(model))
+    if chunks > 1:
+        refuse_mixed_rows(model, small.model, small.inputs, single_rows(small.inputs), *WHOLE_BATCH)
     plan = proven_pipeline_plan(small.model, small.inputs, target.name)
     layers_entry(model, plan)
     return plan
@@ -203,7 +203,7 @@ class Pipeline(Checkpoints):
         self.clock = ActionClock(self._place)
         self._rows = RowDimensions(self._without_data, main_input(self._shapes))
         if chunks > 1 and plan is None and (examples := examples_of(model)) is not None:
-            refuse_mixed_rows(model, examples, self._rows)
+            refuse_mixed_examples(model, examples, self._rows)
         self._decoder: Decoder | None = None
         self._made: Any = None
         self._made_for: Any = None
