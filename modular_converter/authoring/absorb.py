@@ -21,6 +21,8 @@ from modular_converter.authoring.class_changes import (
 )
 from modular_converter.authoring.draft import import_line
 from modular_converter.authoring.flat_model import no_inherit_module
+from modular_converter.check.blame import CommitHistory
+from modular_converter.check.compare import StaleFile
 from modular_converter.convert.batch import Run
 from modular_converter.convert.inherit.build import BuiltClass, rename_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
@@ -29,7 +31,15 @@ from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
 from modular_converter.files.write import is_generated
-from modular_converter.findings import UNPARSABLE, Conversion, ConversionError, Finding, Location, locate_parse_error
+from modular_converter.findings import (
+    UNPARSABLE,
+    Conversion,
+    ConversionError,
+    Finding,
+    Location,
+    character_column,
+    locate_parse_error,
+)
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import ClassBlock, block_lines
 from modular_converter.model.index import index_module
@@ -50,8 +60,8 @@ class Rewritten(NamedTuple):
 
     text: str
     """With the lines above it."""
-    imports: tuple[str, ...] = ()
-    """Import statements that it needs, each with its newline."""
+    imports: tuple[ImportedName, ...] = ()
+    """What it needs that the modular file does not import."""
 
 
 class _Edit(NamedTuple):
@@ -94,7 +104,7 @@ def overriding_texts(path: str, modular: str, made: str, wanted: str, library: L
     for forms in itertools.product(*(one.forms for one in edits)):
         needed = [] if new else writer.unknown_imports(forms, after)
         for imports in (needed, []) if needed else (new,):
-            yield writer.text(edits, forms, [f"{import_line(one)}\n" for one in imports])
+            yield writer.text(edits, forms, imports)
 
 
 @dataclass(frozen=True)
@@ -122,7 +132,7 @@ class _Writer:
         if statement is None:
             line = self._place(wanted.name)
             return _Edit(line, line, tuple(self._copied(wanted)))
-        end = statement.line + statement.text.count("\n")
+        end = _end(statement)
         if built is not None and built.parent is not None:
             forms = tuple(self._inherited(statement, built.parent, wanted))
             return _Edit(statement.line - 1, end, forms)
@@ -147,9 +157,8 @@ class _Writer:
             heir = heir_of(wanted.text, parent, names, self.library.settings) if original != wanted.name else None
             if heir is not None:
                 taken = ImportedName(dotted, original)
-                is_there = self.own.imported.get(original) == taken
-                needed = [] if is_there else [f"{import_line(taken)}\n"]
-                yield Rewritten("\n\n" + _closed_up(heir.text), tuple(needed))
+                needed = () if self.own.imported.get(original) == taken else (taken,)
+                yield Rewritten("\n\n" + _closed_up(heir.text), needed)
         yield Rewritten(wanted.lead + wanted.text)
 
     def _inherited(self, statement: Statement, parent: Statement, wanted: Statement) -> Iterator[Rewritten]:
@@ -180,25 +189,62 @@ class _Writer:
         plain = (one for statement in after.statements if statement.role is Role.IMPORT for one in statement.imports)
         return [one for one in plain if one.bound in used - known]
 
-    def text(self, edits: Iterable[_Edit], forms: Iterable[Rewritten], imports: Iterable[str]) -> str:
+    def text(self, edits: Iterable[_Edit], forms: Iterable[Rewritten], imports: Iterable[ImportedName]) -> str:
         """The modular file with definitions in a new form."""
         lines = self.library.text(self.own.path).split("\n")
+        placed: list[tuple[int, int, str]] = []
         added = [*imports]
-        placed = sorted(zip(edits, forms), key=lambda pair: pair[0][:2], reverse=True)
-        for edit, form in placed:
-            lines[edit.start : edit.end] = form.text.split("\n")
+        for edit, form in zip(edits, forms):
+            placed.append((edit.start, edit.end, form.text))
             added += form.imports
             if f"@{NO_DECORATORS}" in form.text and NO_DECORATORS not in self.own.imported:
-                added.append(f"from {self._no_inherit_module} import {NO_DECORATORS}\n")
-        last = max(
-            (one.line + one.text.count("\n") for one in self.own.statements if one.role is Role.IMPORT), default=0
-        )
-        lines[last:last] = [one.rstrip("\n") for one in dict.fromkeys(added)]
+                added.append(ImportedName(self._no_inherit_module, NO_DECORATORS))
+        placed += self._imports(dict.fromkeys(added), lines)
+        for start, end, text in sorted(placed, key=lambda one: one[:2], reverse=True):
+            lines[start:end] = text.split("\n")
         return "\n".join(lines)
+
+    def _imports(self, names: Iterable[ImportedName], lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+        """The lines in whose place imports of further names stand: in the statement that imports from their module, else
+        below all imports.
+        """
+        statements = [one for one in self.own.statements if one.role is Role.IMPORT]
+        known = {one.imports[0].module: one for one in reversed(statements) if _is_plain(one, lines)}
+        wider: dict[str, str] = {}
+        for name in names:
+            key = name.module if name.name else import_line(name)
+            text = wider.get(key) or (known[key].text if key in known else "")
+            wider[key] = _with_name(text, import_line(name)) if text else import_line(name)
+        last = max(map(_end, statements), default=0)
+        if new := [text for key, text in wider.items() if key not in known]:
+            yield last, last, "\n".join(new)
+        yield from ((known[key].line - 1, _end(known[key]), text) for key, text in wider.items() if key in known)
+
+
+def _is_plain(statement: Statement, lines: Sequence[str]) -> bool:
+    """Whether this is `from module import names` as the modular file has it."""
+    is_same = "\n".join(lines[statement.line - 1 : _end(statement)]) == statement.text
+    return is_same and statement.text.startswith("from ") and all(one.name != "*" for one in statement.imports)
+
+
+def _with_name(text: str, line: str) -> str:
+    """The statement `from module import …` of a text with the name of another one behind its own."""
+    (node,) = parse(text).body
+    assert isinstance(node, ast.ImportFrom)
+    last, lines = node.names[-1], text.split("\n")
+    row = lines[last.lineno - 1]
+    start, end = (character_column(row, one or 0) for one in (last.col_offset, last.end_col_offset))
+    between = ", " if row[:start].strip() else f",\n{row[:start]}"
+    lines[last.lineno - 1] = row[:end] + between + line.partition(" import ")[2] + row[end:]
+    return "\n".join(lines)
 
 
 def _start(statement: Statement) -> int:
     return statement.line - 1 - statement.lead.count("\n")
+
+
+def _end(statement: Statement) -> int:
+    return statement.line + statement.text.count("\n")
 
 
 def _with_members(
@@ -316,13 +362,15 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
     sources = line_sources(modular, before.files, library)[path]
     old, new = expected.split("\n"), wanted.split("\n")
     hunks = [Hunk(start, end, tuple(new[first:last])) for start, end, first, last in differing_parts(old, new)]
+    if error := _parse_error(path, wanted):
+        return Absorbed({}, reason=f"the edit cannot be carried: {error}")
+    if stale := _stale(path, wanted, before):
+        return Absorbed({}, reason=stale)
     places = tuple(dict.fromkeys(place for hunk in hunks for place in _places(hunk, sources)))
     targets = [modular, *(sorted({one.path for one in places} - {modular}) if to_neighbour else ())]
     aim = {**before.files, path: wanted}
     refusals: list[str] = []
     other_order = ""
-    if error := _parse_error(path, wanted):
-        return Absorbed({}, places, f"the edit cannot be carried: {error}")
     for target, proposal in _proposed(targets, path, expected, wanted, hunks, sources, library):
         if _parse_error(target, proposal):
             continue  # a guess of the place, of which nobody need hear
@@ -337,6 +385,25 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
         return Absorbed({}, places, other_order)
     reason = "no edit of the modular file was found that gives this text"
     return Absorbed({}, places, f"{reason}; a conversion says: {refusals[0]}" if refusals else reason)
+
+
+def _stale(path: str, wanted: str, conversion: Conversion) -> str:
+    """Why a file has lines of an older conversion, as far as git tells: lines that are no edit; "" where it has none."""
+    history = CommitHistory()
+    stale = StaleFile(path, path, conversion, wanted, conversion.files[path])
+    cause = history.cause(path, stale.new, stale.sources, ())
+    if not cause.is_in_sources:
+        return ""
+    committed, lines, new = ([*text.split("\n")] for text in (history.committed(path) or "", wanted, stale.new))
+    edited = {line for *_, first, last in differing_parts(committed, lines) for line in range(first, last + 1)}
+    parts = (range(first, last + 1) for *_, first, last in differing_parts(new, lines))
+    left = next((part for part in parts if edited.isdisjoint(part)), None)
+    cure = "run `check-modular-conversion --write` first, which undoes your edit, and make it again"
+    return (
+        ""
+        if left is None
+        else f"it is stale from line {left.start + 1} on, where nobody has edited it: {cause.text}; {cure}"
+    )
 
 
 def _parse_error(path: str, text: str) -> str:

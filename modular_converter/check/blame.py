@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
@@ -66,6 +67,14 @@ class CommitHistory:
                 self._given_up = str(error)
             return Cause(stale or f"cannot tell why ({error})")
 
+    def committed(self, path: str) -> str | None:
+        """The text of a file in the last commit; None where git cannot tell."""
+        with contextlib.suppress(GitError, UnicodeDecodeError):
+            repository = self._trees.of(os.path.dirname(path))
+            blob = self._snapshot(repository, "HEAD").blob(through_folder_links(path))
+            return next(repository.contents([blob])).decode() if blob else None
+        return None
+
     def _cause(
         self, repository: Repository, path: str, new: str, sources: Sequence[str], outdated: Sequence[str]
     ) -> Cause:
@@ -83,9 +92,16 @@ class CommitHistory:
         if from_sources:
             text = f"{from_sources}, and it was itself changed since the last commit"
             return Cause(text, is_in_sources=bool(moved))
-        if is_changed:
+        is_unknown = is_changed and (not commits or repository.is_shallow)
+        since = None if is_unknown else self._since_last_commit(repository, sources, commits)
+        if is_changed and (since is None or not since.is_in_sources):
             return Cause("cannot tell why: it has changed since the last commit, and was not right there")
-        return self._since_last_commit(repository, sources, commits)
+        assert since is not None
+        return (
+            since._replace(text=f"{since.text}, and it was itself changed since the last commit")
+            if is_changed
+            else since
+        )
 
     def _edited_by_hand(
         self,

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.subcommands import absorb_command
 from tests.unit.trees import TWO_METHODS as OLD
-from tests.unit.trees import edit, fix
+from tests.unit.trees import commit, edit, fix
 
 
 NEW = """\
@@ -210,6 +210,58 @@ CARRIED_COPIES = {
 }
 
 
+FROM_OLD = "from ..old.modeling_old import"
+IMPORTED = {
+    "one line": (f"{FROM_OLD} OldNet\n", f"{FROM_OLD} OldNet, OldNorm\n"),
+    "a line for each": (
+        f"{FROM_OLD} (\n    OldNet,  # the last\n)\n",
+        f"{FROM_OLD} (\n    OldNet,\n    OldNorm,  # the last\n)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", IMPORTED)
+def test_a_name_is_imported_by_the_statement_that_imports_from_its_module(case: str, tmp_path: Path) -> None:
+    before, after = IMPORTED[case]
+    for name, text in {"old/modeling_old.py": COPIED, "new/modular_new.py": COPYING}.items():
+        path = tmp_path / "models" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text.replace(IMPORTED["one line"][0], before))
+    fix(tmp_path)
+    edit(tmp_path, "modeling_new.py", "math.sqrt(x)", "math.exp(x)")
+    result = CliRunner().invoke(absorb_command, [str(tmp_path / "models/new/modeling_new.py")])
+    assert result.exit_code == 0, result.output
+    modular = (tmp_path / "models/new/modular_new.py").read_text()
+    assert modular.startswith(after + "import math\n\n") and modular.count("import") == 2
+    assert check(CheckOptions((str(tmp_path),))).exit_code == 0
+
+
+STALE = {
+    "the neighbour has changed": (("x + 1", "x + 9"), False, "is stale from line 12 on"),
+    "it has changed in a commit": (("x + 1", "x + 9"), True, "is stale from line 12 on"),
+    "nothing else has changed": (None, False, "proven"),
+}
+
+
+@pytest.mark.parametrize("case", STALE)
+def test_lines_of_an_older_neighbour_are_no_edit(case: str, generated: Path) -> None:
+    """Carried over, they would be an override that takes back what has changed in the neighbour."""
+    change, is_committed, said = STALE[case]
+    commit(generated.parents[2], new=True)
+    if change:
+        edit(generated.parents[1] / "old", "modeling_old.py", *change)
+    if is_committed:
+        commit(generated.parents[2])
+    edit(generated.parent, generated.name, "x * 3", "x * 30")
+    result = CliRunner().invoke(absorb_command, [str(generated)])
+    assert said in result.stderr and result.exit_code == int(bool(change))
+    assert bool(change) == (
+        "modeling_old.py" in result.stderr and "--write` first, which undoes your edit" in result.stderr
+    )
+    modular = (generated.parent / "modular_new.py").read_text()
+    assert modular == (NEW if change else NEW.replace("x * 3", "x * 30"))
+
+
 @pytest.mark.parametrize("case", CARRIED_COPIES)
 def test_an_edit_of_copied_definitions_is_written(case: str, tmp_path: Path) -> None:
     for name, text in {"old/modeling_old.py": COPIED, "new/modular_new.py": COPYING}.items():
@@ -228,9 +280,8 @@ def test_an_edit_of_copied_definitions_is_written(case: str, tmp_path: Path) -> 
     assert (generated.read_text(), check(CheckOptions((str(generated.parent),))).exit_code) == (wanted, 0)
 
 
-@pytest.mark.parametrize("text", ("x+1", "(x + 1"))
-def test_what_no_override_gives_is_refused_with_the_place(text: str, generated: Path) -> None:
-    edit(generated.parent, generated.name, "x + 1", text)
+def test_what_no_override_gives_is_refused_with_the_place(generated: Path) -> None:
+    edit(generated.parent, generated.name, "x + 1", "x+1")
     result = CliRunner().invoke(absorb_command, [str(generated)])
     assert result.exit_code == 1
     assert "modeling_old.py:6, or override it" in result.stderr
@@ -243,6 +294,7 @@ def test_an_edit_that_is_no_python_is_refused_with_its_line(generated: Path) -> 
     result = CliRunner().invoke(absorb_command, [str(generated)])
     assert result.exit_code == 1
     assert f"the edit cannot be carried: line {line} is no Python: '(' was never closed" in result.stderr
+    assert "write it at" not in result.stderr  # there is nothing to write
 
 
 def test_the_text_of_a_proposal_is_no_reason(generated: Path) -> None:
