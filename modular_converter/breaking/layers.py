@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modular_converter.breaking.bounds import NOT_KNOWN, computed, one_text
@@ -43,130 +43,101 @@ SHAPED_FIRST = frozenset({"torch.full"})
 TRUE = Expression("True", True)
 
 
-Held = dict[str, tuple["Shape", bool | None]]
-"""Name -> shape, and whether the layer has such a tensor; None where that is not known."""
-
-
-def sizes_shape(*sizes: Value | int) -> Shape:
+def sizes_shape(*sizes: Value) -> Shape:
     """A shape from its sizes."""
-    values = [Expression(str(one), one) if isinstance(one, int) else one for one in sizes]
-    if len(values) == 1 and isinstance(values[0], Items):
-        values = [one for _, one in values[0].items]
+    values = [one for _, one in sizes[0].items] if len(sizes) == 1 and isinstance(sizes[0], Items) else sizes
     text = one_text((one.text for one in values), ", ")
     numbers = [one.value if isinstance(one, Expression) else NOT_KNOWN for one in values]
     return Shape(f"({text})", "" if NOT_KNOWN in numbers else repr(numbers).replace("(", "[").replace(")", "]"))
 
 
-def _times(number: int, value: Value) -> Value:
-    return Expression(f"{number} * {value.text}", computed(operator.mul, number, plain(value)))
-
-
-def _linear(of: Bound) -> Held:
-    out = of["out_features"]
-    return {"weight": (sizes_shape(out, of["in_features"]), True), "bias": (sizes_shape(out), truth(of["bias"]))}
-
-
-def _bilinear(of: Bound) -> Held:
-    out = of["out_features"]
-    shape = sizes_shape(out, of["in1_features"], of["in2_features"])
-    return {"weight": (shape, True), "bias": (sizes_shape(out), truth(of["bias"]))}
-
-
-def _embedding(of: Bound) -> Held:
-    return {"weight": (sizes_shape(of["num_embeddings"], of["embedding_dim"]), True)}
-
-
-def _layer_norm(of: Bound) -> Held:
-    shape, affine = sizes_shape(of["normalized_shape"]), truth(of["elementwise_affine"])
-    bias = truth(of["bias"])
-    return {"weight": (shape, affine), "bias": (shape, affine and bias if affine is not None else None)}
-
-
-def _rms_norm(of: Bound) -> Held:
-    return {"weight": (sizes_shape(of["normalized_shape"]), truth(of["elementwise_affine"]))}
-
-
-def _affine(of: Bound) -> Held:
-    shape = sizes_shape(of["num_channels"] if "num_channels" in of else of["num_features"])
-    return {"weight": (shape, truth(of["affine"])), "bias": (shape, truth(of["affine"]))}
-
-
-def _batch_norm(of: Bound) -> Held:
-    shape, tracked = sizes_shape(of["num_features"]), truth(of["track_running_stats"])
-    running: Held = {"running_mean": (shape, tracked), "running_var": (shape, tracked)}
-    return {**_affine(of), **running, "num_batches_tracked": (sizes_shape(), tracked)}
-
-
-def _convolution(of: Bound) -> Held:
-    groups, inner = of["groups"], of["in_channels"]
-    if groups.text != "1":
-        inner = Expression(f"{inner.text} // {groups.text}", computed(operator.floordiv, plain(inner), plain(groups)))
-    shape = sizes_shape(of["out_channels"], inner, of["kernel_size"])
-    return {"weight": (shape, True), "bias": (sizes_shape(of["out_channels"]), truth(of["bias"]))}
-
-
-def _recurrent(of: Bound) -> Held:
-    found: Held = {}
-    for suffix, present in (("", True), ("_reverse", truth(of["bidirectional"]))):
-        shape = sizes_shape(of["input_size"], of["hidden_size"])
-        bias = truth(of["bias"]) if present else present
-        for name, here in (("weight_ih", present), ("weight_hh", present), ("bias_ih", bias), ("bias_hh", bias)):
-            found[f"{name}_l*{suffix}"] = shape, here
-    return found
-
-
-def _cell(of: Bound) -> Held:
-    shape, bias = sizes_shape(of["input_size"], of["hidden_size"]), truth(of["bias"])
-    return {"weight_ih": (shape, True), "weight_hh": (shape, True), "bias_ih": (shape, bias), "bias_hh": (shape, bias)}
-
-
-def _attention(of: Bound) -> Held:
-    size, kdim = of["embed_dim"], of["kdim"]
-    apart = None if truth(kdim) is None else kdim.text not in ("None", size.text)
-    parts: Held = {f"{name}_proj_weight": (sizes_shape(size), apart) for name in "qkv"}
-    bias = truth(of["bias"])
-    return {
-        "in_proj_weight": (sizes_shape(_times(3, size), size), None if apart is None else not apart),
-        **parts,
-        "in_proj_bias": (sizes_shape(_times(3, size)), bias),
-        **{name: (sizes_shape(1, 1, size), truth(of["add_bias_kv"])) for name in ("bias_k", "bias_v")},
-        "out_proj.weight": (sizes_shape(size, size), True),
-        "out_proj.bias": (sizes_shape(size), bias),
-    }
-
-
-def _prelu(of: Bound) -> Held:
-    return {"weight": (sizes_shape(of["num_parameters"]), True)}
-
-
-_Tensors = Callable[[Bound], Held]
-_CONVOLUTION = "in_channels out_channels kernel_size stride padding dilation groups=1 bias=True padding_mode"
-_TRANSPOSED = "in_channels out_channels kernel_size stride padding output_padding groups=1 bias=True dilation"
-_BATCH = "num_features eps momentum affine=True track_running_stats=True"
-_INSTANCE = "num_features eps momentum affine=False track_running_stats=False"
-_RECURRENT = "input_size hidden_size num_layers bias=True batch_first dropout bidirectional=False"
-_TABLE: Mapping[str, tuple[str, _Tensors]] = {
-    "Linear": ("in_features out_features bias=True", _linear),
-    "Bilinear": ("in1_features in2_features out_features bias=True", _bilinear),
-    "Embedding": ("num_embeddings embedding_dim padding_idx", _embedding),
-    "EmbeddingBag": ("num_embeddings embedding_dim", _embedding),
-    "LayerNorm": ("normalized_shape eps elementwise_affine=True bias=True", _layer_norm),
-    "RMSNorm": ("normalized_shape eps elementwise_affine=True", _rms_norm),
-    "GroupNorm": ("num_groups num_channels eps affine=True", _affine),
-    **{f"BatchNorm{n}d": (_BATCH, _batch_norm) for n in "123"},
-    "SyncBatchNorm": (_BATCH, _batch_norm),
-    **{f"InstanceNorm{n}d": (_INSTANCE, _batch_norm) for n in "123"},
-    **{f"Conv{n}d": (_CONVOLUTION, _convolution) for n in "123"},
-    **{f"ConvTranspose{n}d": (_TRANSPOSED, _convolution) for n in "123"},
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), (_RECURRENT, _recurrent)),
-    **dict.fromkeys(("LSTMCell", "GRUCell", "RNNCell"), ("input_size hidden_size bias=True", _cell)),
+_CONVOLUTION = (
+    "in_channels out_channels kernel_size stride padding dilation groups=1 bias=True padding_mode",
+    "weight(out_channels,in_channels//groups,kernel_size) bias(out_channels)?bias",
+)
+_TRANSPOSED = (
+    "in_channels out_channels kernel_size stride padding output_padding groups=1 bias=True dilation",
+    _CONVOLUTION[1],
+)
+_NORM = (
+    "weight(num_features)?affine bias(num_features)?affine running_mean(num_features)?track_running_stats "
+    "running_var(num_features)?track_running_stats num_batches_tracked()?track_running_stats"
+)
+_BATCH = "num_features eps momentum affine=True track_running_stats=True", _NORM
+_INSTANCE = "num_features eps momentum affine=False track_running_stats=False", _NORM
+_GATES = (
+    "weight_ih{0}(input_size,hidden_size){1} weight_hh{0}(input_size,hidden_size){1} "
+    "bias_ih{0}(input_size,hidden_size)?bias{1} bias_hh{0}(input_size,hidden_size)?bias{1} "
+)
+_TABLE: Mapping[str, tuple[str, str]] = {
+    "Linear": (
+        "in_features out_features bias=True",
+        "weight(out_features,in_features) bias(out_features)?bias",
+    ),
+    "Bilinear": (
+        "in1_features in2_features out_features bias=True",
+        "weight(out_features,in1_features,in2_features) bias(out_features)?bias",
+    ),
+    "Embedding": ("num_embeddings embedding_dim padding_idx", "weight(num_embeddings,embedding_dim)"),
+    "EmbeddingBag": ("num_embeddings embedding_dim", "weight(num_embeddings,embedding_dim)"),
+    "LayerNorm": (
+        "normalized_shape eps elementwise_affine=True bias=True",
+        "weight(normalized_shape)?elementwise_affine bias(normalized_shape)?elementwise_affine?bias",
+    ),
+    "RMSNorm": ("normalized_shape eps elementwise_affine=True", "weight(normalized_shape)?elementwise_affine"),
+    "GroupNorm": ("num_groups num_channels eps affine=True", "weight(num_channels)?affine bias(num_channels)?affine"),
+    **{f"BatchNorm{n}d": _BATCH for n in "123"},
+    "SyncBatchNorm": _BATCH,
+    **{f"InstanceNorm{n}d": _INSTANCE for n in "123"},
+    **{f"Conv{n}d": _CONVOLUTION for n in "123"},
+    **{f"ConvTranspose{n}d": _TRANSPOSED for n in "123"},
+    **dict.fromkeys(
+        ("LSTM", "GRU", "RNN"),
+        (
+            "input_size hidden_size num_layers bias=True batch_first dropout bidirectional=False",
+            _GATES.format("_l*", "") + _GATES.format("_l*_reverse", "?bidirectional"),
+        ),
+    ),
+    **dict.fromkeys(("LSTMCell", "GRUCell", "RNNCell"), ("input_size hidden_size bias=True", _GATES.format("", ""))),
     "MultiheadAttention": (
         "embed_dim num_heads dropout bias=True add_bias_kv=False add_zero_attn kdim=None vdim=None",
-        _attention,
+        "in_proj_weight(3*embed_dim,embed_dim)?kdim==embed_dim "
+        + "".join(f"{name}_proj_weight(embed_dim)?kdim!=embed_dim " for name in "qkv")
+        + "in_proj_bias(3*embed_dim)?bias bias_k(1,1,embed_dim)?add_bias_kv bias_v(1,1,embed_dim)?add_bias_kv "
+        "out_proj.weight(embed_dim,embed_dim) out_proj.bias(embed_dim)?bias",
     ),
-    "PReLU": ("num_parameters=1 init", _prelu),
+    "PReLU": ("num_parameters=1 init", "weight(num_parameters)"),
 }
-"""Layer -> its parameters, those that decide with their defaults, and its tensors."""
+"""Layer -> its parameters, those that decide with their defaults; and its tensors with their sizes, behind `?` the parameters on
+which it depends whether the layer has them.
+"""
+_TENSOR = re.compile(r"([\w.*]+)\(([^)]*)\)(\S*)")
+
+
+def _tensors(described: str, of: Bound) -> Iterator[tuple[str, tuple[Shape, bool | None]]]:
+    for name, sizes, conditions in _TENSOR.findall(described):
+        known = [_holds(one, of) for one in conditions.split("?")[1:]]
+        shape = sizes_shape(*(_size(one, of) for one in sizes.split(",") if one))
+        yield name, (shape, False if False in known else None if None in known else True)
+
+
+def _holds(condition: str, of: Bound) -> bool | None:
+    """Whether a parameter is true, or with `!=` and `==` whether it is given and another one's value is not the same."""
+    word, test, other = condition.partition("!=") if "!=" in condition else condition.partition("==")
+    known = truth(of[word])
+    return known if known is None or not test else (of[word].text in ("None", of[other].text)) == (test == "==")
+
+
+def _size(text: str, of: Bound) -> Value:
+    """A size: a parameter, a number, or two of them with a sign between."""
+    words = re.split(r"(\*|//)", text)
+    one, *rest = (of[word] if word in of else Expression(word, int(word)) for word in words[::2])
+    if not rest or rest[0].text == "1":
+        return one
+    compute = operator.mul if words[1] == "*" else operator.floordiv
+    return Expression(f"{one.text} {words[1]} {rest[0].text}", computed(compute, plain(one), plain(rest[0])))
+
+
 _WITHOUT = re.compile(
     r"(Adaptive)?(Avg|Max)Pool[123]d|MaxUnpool2d|(Alpha)?Dropout[123]?d?|(Constant|Zero|Reflection|Replication)Pad[123]d"
     r"|Upsample|Upsampling(Bilinear|Nearest)2d|PixelShuffle|PixelUnshuffle|Fold|Unfold|Flatten|Unflatten|Identity"
@@ -193,7 +164,7 @@ def layer(name: str, arguments: Sequence[Value], named: Bound) -> Layer | None:
         bound[word] = given if given is not None else Expression(default or "default", constant)
         if given is not None and word not in ("bias", "device", "dtype"):  # `layer.bias` is a tensor
             kept[word] = given
-    return Layer(name, tensors(bound), kept)
+    return Layer(name, dict(_tensors(tensors, bound)), kept)
 
 
 def weight_normed(value: Layer, old: bool) -> Layer:
