@@ -29,7 +29,6 @@ class ModelChange(NamedTuple):
 
     rule: str
     """The name of its rule."""
-    model: str
     place: CodePlace
     """Where the new tree has what was changed, or the class that had it."""
     message: str
@@ -38,6 +37,7 @@ class ModelChange(NamedTuple):
     """The name by which the modular file would write it."""
     keys: tuple[str, ...] = ()
     """Of a state dict: the entries that change."""
+    model: str = ""
 
 
 def for_message(text: str | None) -> str:
@@ -50,13 +50,13 @@ def changes_of_model(model: str, old: ModelFacts, new: ModelFacts) -> list[Model
     """The changes of a model, each once, in the order of its files."""
     found: dict[ModelChange, None] = {}
     for name, before in old.files.items():
-        found.update(dict.fromkeys(_file(model, before, new.files.get(name), new)))
+        found.update(dict.fromkeys(_file(before, new.files.get(name), new)))
     for kind, was in old.renamings.items():
         now = new.renamings.get(kind, was)
         if now.text != was.text:
             message = f"changes how entries of checkpoints of `{kind}` are renamed"
-            found[ModelChange("loading-changed", model, now.place, message, kind)] = None
-    return _joined(found)
+            found[ModelChange("loading-changed", now.place, message, kind)] = None
+    return [one._replace(model=model) for one in _joined(found)]
 
 
 def _joined(found: Mapping[ModelChange, None]) -> list[ModelChange]:
@@ -69,50 +69,50 @@ def _joined(found: Mapping[ModelChange, None]) -> list[ModelChange]:
     return list(best.values())
 
 
-def _file(model: str, old: FileFacts, new: FileFacts | None, whole: ModelFacts) -> Iterator[ModelChange]:
+def _file(old: FileFacts, new: FileFacts | None, whole: ModelFacts) -> Iterator[ModelChange]:
     """The changes of a file. What it had may be in another file now; that is told where users find another thing there."""
     elsewhere = {name for file in whole.files.values() for name in (*file.exported, *file.classes)}
     for name in old.exported:
         if name not in elsewhere:
             place = CodePlace(new.path, new.line) if new is not None else CodePlace(whole.init, 1)
-            yield ModelChange("export-removed", model, place, f"no longer exports `{name}`", name)
+            yield ModelChange("export-removed", place, f"no longer exports `{name}`", name)
     moved = {name: one for file in whole.files.values() for name, one in file.classes.items()}
     for name, before in ((name, old.classes[name]) for name in old.exported if name in old.classes):
         after = (new.classes.get(name) if new is not None else None) or moved.get(name)
         if after is not None:
-            yield from _class(model, before, after)
+            yield from _class(before, after)
         elif name in elsewhere:  # made by a call, say: `Net = wrap(_Net)`
             place = CodePlace(new.path, new.line) if new is not None else CodePlace(whole.init, 1)
-            yield ModelChange("state-not-known", model, place, f"what `{name}` is now is not known", name)
+            yield ModelChange("state-not-known", place, f"what `{name}` is now is not known", name)
 
 
-def _class(model: str, old: PublicClass, new: PublicClass) -> Iterator[ModelChange]:
+def _class(old: PublicClass, new: PublicClass) -> Iterator[ModelChange]:
     here = new.place
     if old.state is not None and new.state is not None:
-        yield from compare_states(model, old.state, new.state)
+        yield from compare_states(old.state, new.state)
     for name in old.bases:
         if name not in new.bases and not name.startswith("_"):
-            yield ModelChange("base-removed", model, here, f"no longer is a `{name}`", name)
-    yield from _settings(model, old, new, here)
+            yield ModelChange("base-removed", here, f"no longer is a `{name}`", name)
+    yield from _settings(old, new, here)
     for name, before in old.methods.items():
         after = new.methods.get(name)
         if after is not None and before.is_attribute != after.is_attribute:
             kind = "a property" if after.is_attribute else "a method"
-            yield ModelChange("parameter-changed", model, after.place, f"`{name}` is {kind} now", name)
+            yield ModelChange("parameter-changed", after.place, f"`{name}` is {kind} now", name)
         elif after is not None and not before.is_attribute:
-            yield from _signature(model, name, before, after, is_configuration=old.is_configuration)
+            yield from _signature(name, before, after, is_configuration=old.is_configuration)
         elif after is None and name not in ("__init__", "__post_init__") and not new.holds(name):
             owner = new.place_of(before.place.owner)
             if owner is not None:  # else the base is gone, which is told
-                yield ModelChange("method-removed", model, owner, f"no longer defines `{name}`", name)
-    yield from _variables(model, old, new, here)
+                yield ModelChange("method-removed", owner, f"no longer defines `{name}`", name)
+    yield from _variables(old, new, here)
     for name in old.documented:
         shown = name.rpartition(".")[2]
         if name not in new.documented:
-            yield ModelChange("documented-argument", model, here, f"no longer documents `{name}`", shown)
+            yield ModelChange("documented-argument", here, f"no longer documents `{name}`", shown)
 
 
-def _settings(model: str, old: PublicClass, new: PublicClass, here: CodePlace) -> Iterator[ModelChange]:
+def _settings(old: PublicClass, new: PublicClass, here: CodePlace) -> Iterator[ModelChange]:
     added = [name for name in new.fields if name not in old.fields]
     for name, before in old.fields.items():
         after = new.fields.get(name)
@@ -122,29 +122,29 @@ def _settings(model: str, old: PublicClass, new: PublicClass, here: CodePlace) -
             if name.endswith(KEYWORD):
                 word = name.removesuffix(KEYWORD)
                 place = new.place_of(before.place.owner) or here
-                yield ModelChange("setting-removed", model, place, f"no longer takes `{word}` by name", word)
+                yield ModelChange("setting-removed", place, f"no longer takes `{word}` by name", word)
                 continue
             same = [one for one in added if new.fields[one].text == before.text and _alike(one, name)]
             message = (
                 f"renames the setting `{name}` to `{same[0]}`" if len(same) == 1 else f"removes the setting `{name}`"
             )
-            yield ModelChange("setting-removed", model, new.place_of(before.place.owner) or here, message, name)
+            yield ModelChange("setting-removed", new.place_of(before.place.owner) or here, message, name)
         elif after.text != before.text:
             message = (
                 f"changes the default of `{name}` from `{for_message(before.text)}` to `{for_message(after.text)}`"
             )
-            yield ModelChange("setting-default", model, after.place, message, name)
+            yield ModelChange("setting-default", after.place, message, name)
     for name, setting in old.aliases.items():
         other = new.aliases.get(name, "")
         if other != new.aliases.get(setting, setting) and name not in new.fields and not new.holds(name):
             place = new.variables[ALIASES].place if ALIASES in new.variables else here
             done = f"the name `{name}` no longer stands for the setting `{setting}`"
             message = f"{done}, but for `{other}`" if other else done
-            yield ModelChange("setting-removed", model, place, message, name)
+            yield ModelChange("setting-removed", place, message, name)
     was, now = old.variables.get(MODEL_TYPE), new.variables.get(MODEL_TYPE)
     if was is not None and now is not None and was.text != now.text:
         message = f"changes `model_type` from {was.text} to {now.text}"
-        yield ModelChange("model-type-changed", model, now.place, message, MODEL_TYPE)
+        yield ModelChange("model-type-changed", now.place, message, MODEL_TYPE)
 
 
 def _alike(one: str, other: str) -> bool:
@@ -152,9 +152,7 @@ def _alike(one: str, other: str) -> bool:
     return not set(one.split("_")).isdisjoint(other.split("_"))
 
 
-def _signature(
-    model: str, method: str, old: Signature, new: Signature, *, is_configuration: bool
-) -> Iterator[ModelChange]:
+def _signature(method: str, old: Signature, new: Signature, *, is_configuration: bool) -> Iterator[ModelChange]:
     """The changes of the parameters of a method. Those of a configuration's `__init__` are its settings."""
     if old.parameters == new.parameters or (is_configuration and method == "__init__"):
         return
@@ -169,25 +167,23 @@ def _signature(
             done = f"renames the parameter `{name}` to `{other.name}`" if other else f"has no parameter `{name}`"
             takes_any = any(one.kind == "**" for one in new.parameters)
             message = f"`{method}` {done}{' (`**` takes the old one, unread)' if takes_any else ''}"
-            yield ModelChange("parameter-changed", model, place, message, other.name if other else name)
+            yield ModelChange("parameter-changed", place, message, other.name if other else name)
         elif one.default is not None and other.default is None:
-            yield ModelChange(
-                "parameter-changed", model, place, f"`{method}` needs `{name}`, which had a default", name
-            )
+            yield ModelChange("parameter-changed", place, f"`{method}` needs `{name}`, which had a default", name)
         elif one.default is not None and one.default != other.default:
             message = f"`{method}` changes the default of `{name}` from `{for_message(one.default)}` to `{for_message(other.default)}`"
-            yield ModelChange("parameter-default", model, place, message, name)
+            yield ModelChange("parameter-default", place, message, name)
     new_names = after.keys() - before.keys() - set(renamed.values())
     for name in (one.name for one in new.parameters if one.name in new_names and one.default is None):
-        yield ModelChange("parameter-changed", model, place, f"`{method}` needs the new parameter `{name}`", name)
+        yield ModelChange("parameter-changed", place, f"`{method}` needs the new parameter `{name}`", name)
     by_position = [_positional(old, renamed), _positional(new, {})]
     if named := next((one for one in by_position[0] if one in after and one not in by_position[1]), ""):
         message = f"`{method}` takes `{named}` by its name only"
-        yield ModelChange("parameter-changed", model, place, message, named)
+        yield ModelChange("parameter-changed", place, message, named)
     kept = [one for one in by_position[0] if one in by_position[1]]
     if moved := next((one for one, other in zip(by_position[1], kept) if one != other), ""):
         message = f"`{method}` has other parameters by position, from `{moved}` on"
-        yield ModelChange("parameter-changed", model, place, message, moved)
+        yield ModelChange("parameter-changed", place, message, moved)
 
 
 def _positional(signature: Signature, renamed: Mapping[str, str]) -> list[str]:
@@ -203,17 +199,17 @@ def _renamed(old: Signature, new: Signature) -> dict[str, str]:
     return dict(pairs) if all(one not in after and other not in before for one, other in pairs) else {}
 
 
-def _variables(model: str, old: PublicClass, new: PublicClass, here: CodePlace) -> Iterator[ModelChange]:
+def _variables(old: PublicClass, new: PublicClass, here: CodePlace) -> Iterator[ModelChange]:
     for name in dict.fromkeys((*old.variables, *new.variables)):
         before, after = old.variables.get(name), new.variables.get(name)
         if name not in (MODEL_TYPE, ALIASES) and (before.text if before else "") != (after.text if after else ""):
             done = "changes" if before and after else "adds" if after else "removes"
             place = after.place if after else (before and new.place_of(before.place.owner)) or here
             rule = "loading-changed" if LOADING.fullmatch(name) else "plan-changed"
-            yield ModelChange(rule, model, place, f"{done} `{name}`", name)
+            yield ModelChange(rule, place, f"{done} `{name}`", name)
 
 
-def compare_states(model: str, old: Node, new: Node, prefix: str = "", layer: str = "") -> Iterator[ModelChange]:
+def compare_states(old: Node, new: Node, prefix: str = "", layer: str = "") -> Iterator[ModelChange]:
     """The changes of one module; modules within that differ are compared in turn.
 
     Args:
@@ -234,29 +230,27 @@ def compare_states(model: str, old: Node, new: Node, prefix: str = "", layer: st
             other = same[0]
             if keys := _keys(before[name], prefix):
                 message = f"renames {named.shown(name)} to {named.shown(other)}"
-                yield ModelChange(
-                    "key-renamed", model, _own(after[other][0].place, new), message, named.word(other), keys
-                )
+                yield ModelChange("key-renamed", _own(after[other][0].place, new), message, named.word(other), keys)
             gone.remove(name)
             come.remove(other)
     for name in (*gone, *come):
         if any(one.unknown for one in (*before.get(name, ()), *after.get(name, ()))):
             place = _own(after[name][0].place, new) if name in after else new.place
             message = f"what {named.shown(name)} holds is not known"
-            yield ModelChange("state-not-known", model, place, message, named.word(name))
+            yield ModelChange("state-not-known", place, message, named.word(name))
     for name in gone:
         if keys := _keys(before[name], prefix):
-            yield ModelChange("key-removed", model, new.place, f"removes {named.shown(name)}", named.word(name), keys)
+            yield ModelChange("key-removed", new.place, f"removes {named.shown(name)}", named.word(name), keys)
     for name in come:
         if keys := _keys(after[name], prefix):
             place = _own(after[name][0].place, new)
-            yield ModelChange("key-added", model, place, f"adds {named.shown(name)}", named.word(name), keys)
+            yield ModelChange("key-added", place, f"adds {named.shown(name)}", named.word(name), keys)
     for name in before:
         if name in after and _meanings(before[name]) != _meanings(after[name]):
-            yield from _part(model, name, before[name], after[name], new, named)
+            yield from _part(name, before[name], after[name], new, named)
         elif name in after and _is_certain(before[name]) and not _is_certain(after[name]):
             place, message = _own(after[name][0].place, new), f"whether it has {named.shown(name)} is not known"
-            yield ModelChange("state-not-known", model, place, message, named.word(name))
+            yield ModelChange("state-not-known", place, message, named.word(name))
 
 
 class _Named(NamedTuple):
@@ -279,33 +273,33 @@ class _Named(NamedTuple):
         return self.layer.removesuffix(".*") or (self._holder if name == "*" else name) or name
 
 
-def _part(model: str, name: str, old: list[Part], new: list[Part], node: Node, named: _Named) -> Iterator[ModelChange]:
+def _part(name: str, old: list[Part], new: list[Part], node: Node, named: _Named) -> Iterator[ModelChange]:
     """The changes of what a module holds under one name in both trees."""
     first, other, prefix = old[0], new[0], named.prefix
     if len(old) == len(new) == 1 and first.module is not None and other.module is not None:
         of_torch = any(one.startswith("torch.") for one in (first.module.kind, other.module.kind))
         inner = named.shown(name).strip("`") if of_torch else ""
-        yield from compare_states(model, first.module, other.module, f"{prefix}{name}.", inner)
+        yield from compare_states(first.module, other.module, f"{prefix}{name}.", inner)
         return
     place, word, shown = _own(other.place, node), named.word(name), named.shown(name)
     unknown = {one.unknown for one in old} ^ {one.unknown for one in new}
     if unknown - {""}:
         message = f"what {shown} holds is not known, and it is made otherwise"
-        yield ModelChange("state-not-known", model, place, message, word)
+        yield ModelChange("state-not-known", place, message, word)
         return
     before, after = ({key: part for one in side for key, part in _entries(one, "").items()} for side in (old, new))
     gone = tuple(f"{prefix}{name}{key}" for key in before if key not in after)
     come = tuple(f"{prefix}{name}{key}" for key in after if key not in before)
     if gone:
-        yield ModelChange("key-removed", model, place, f"removes entries of {shown}", word, gone)
+        yield ModelChange("key-removed", place, f"removes entries of {shown}", word, gone)
     if come:
-        yield ModelChange("key-added", model, place, f"adds entries of {shown}", word, come)
+        yield ModelChange("key-added", place, f"adds entries of {shown}", word, come)
     for key, one in before.items():
         if key in after and len(old) == len(new) == 1 and _differ(one, after[key]):
             was, now = one.shape, after[key].shape
             sizes = f"from `{for_message(was and was.text)}` to `{for_message(now and now.text)}`"
             message = f"changes the shape of {named.shown(name, key)} {sizes}"
-            yield ModelChange("key-shape", model, place, message, word, (f"{prefix}{name}{key}",))
+            yield ModelChange("key-shape", place, message, word, (f"{prefix}{name}{key}",))
 
 
 def _differ(one: Part, other: Part) -> bool:

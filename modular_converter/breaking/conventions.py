@@ -115,7 +115,7 @@ class LibraryInterpreter(StatementInterpreter):
             if words:
                 found[UNKNOWN] = Expression(f"{cls.name} of {one_text(words, ', ')}", may_be_module=True)
         if (unknown := self.changes[cls].get(UNKNOWN)) is not None:
-            instance.slots[UNKNOWN] = [Slot(unknown, CodePlace(cls.path, cls.line, cls.name), False)]
+            instance.slots[UNKNOWN] = [Slot(unknown, cls.place(), False)]
         return self.changes[cls]
 
     def _makers(self, cls: ClassValue) -> Iterator[str]:

@@ -80,18 +80,6 @@ _NO_MODULES = ("builtins.", "torch.", "numpy.", "math.", "copy.", "os.", "warnin
 """Packages whose functions make no modules, but for `torch.nn`, whose layers are known, or said not to be."""
 
 
-def _constant(run: LibraryInterpreter, node: ast.Constant, frame: Frame) -> Value:
-    return Expression(repr(node.value), node.value)
-
-
-def _name(run: LibraryInterpreter, node: ast.Name, frame: Frame) -> Value:
-    return run.name(node.id, frame)
-
-
-def _attribute(run: LibraryInterpreter, node: ast.Attribute, frame: Frame) -> Value:
-    return run.attribute(run.evaluate(node.value, frame), node.attr)
-
-
 def _sequence(run: LibraryInterpreter, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -> Value:
     items: list[Value] = []
     for one in node.elts:
@@ -113,10 +101,6 @@ def _dict(run: LibraryInterpreter, node: ast.Dict, frame: Frame) -> Value:
         else:
             items.append((key_text(run.evaluate(key, frame)), value))
     return Items(items, is_mapping=True)
-
-
-def _operation(run: LibraryInterpreter, node: ast.BinOp, frame: Frame) -> Value:
-    return _combined(node.op, run.evaluate(node.left, frame), run.evaluate(node.right, frame), node)
 
 
 def _combined(op: ast.AST, left: Value, right: Value, node: ast.expr) -> Value:
@@ -287,10 +271,6 @@ def _walrus(run: LibraryInterpreter, node: ast.NamedExpr, frame: Frame) -> Value
     value = run.evaluate(node.value, frame)
     run.assign(node.target, value, frame)
     return value
-
-
-def _lambda(run: LibraryInterpreter, node: ast.Lambda, frame: Frame) -> Value:
-    return FunctionValue(frame.path, node, frame.above, closure=dict(frame.names))
 
 
 def _call(run: LibraryInterpreter, node: ast.Call, frame: Frame) -> Value:
@@ -468,56 +448,6 @@ def _builtin(run: LibraryInterpreter, name: str, node: ast.Call, arguments: list
     return None
 
 
-def _call_external(
-    run: LibraryInterpreter, name: str, arguments: list[Value], named: dict[str, Value], text: str
-) -> Value:
-    """The value of a call of something that is not of the tree."""
-    if name in layers.OF_PARAMETERS:
-        made = _container(name, arguments)
-        held = [
-            (key, layers.held(one, persistent=True) if isinstance(one, HeldTensor) else one) for key, one in made.items
-        ]
-        return replace(made, items=held)
-    if name in layers.CONTAINERS:
-        return _container(name, arguments)
-    if name == "torch.nn.Module":
-        return ObjectValue(ClassValue("", "Module", 1, "class Module: ...", ()), Ancestors((External(name),)), name)
-    if name in layers.PARAMETERS:
-        return layers.held(arguments[0] if arguments else named.get("data", NONE), persistent=True)
-    if name in layers.BUFFERS:
-        persistent = truth(arguments[1] if len(arguments) > 1 else named.get("persistent", layers.TRUE))
-        return layers.held(arguments[0] if arguments else NONE, persistent=persistent)
-    if name.startswith("torch.nn.utils") and name.endswith("weight_norm") and arguments:
-        old = "parametrizations" not in name
-        return layers.weight_normed(arguments[0], old) if isinstance(arguments[0], Layer) else arguments[0]
-    if name.startswith("torch.nn."):
-        known = layers.layer(name, arguments, named)
-        is_function = name.startswith(("torch.nn.functional.", "torch.nn.init."))
-        return known if known is not None else Expression(text, may_be_module=not is_function)
-    if (shape := layers.tensor_shape(name, arguments, named)) is not None:
-        return HeldTensor(shape)
-    if name in ITERATED and "repeat" not in named:
-        return iterated(run, name, arguments, named)
-    if name in ("builtins.dict", "collections.OrderedDict"):
-        given = arguments[0] if arguments and isinstance(arguments[0], Items) else Items([])
-        return Items([*(given.items if given.is_mapping else _pairs(given)), *named.items()], is_mapping=True)
-    if name in ("builtins.list", "builtins.tuple") and arguments and isinstance(arguments[0], Items):
-        return arguments[0]
-    if name in COMPUTED:
-        values = [plain(one) for one in arguments]
-        if not named and NOT_KNOWN not in values:
-            return Expression(text.replace("builtins.", ""), computed(COMPUTED[name], *values))
-    if name == "functools.partial" and arguments:
-        return Partial(arguments[0], tuple(arguments[1:]), named)
-    if name == "builtins.map" and len(arguments) == 2:
-        return sequence([run.call(arguments[0], [one], {}, text) for one in run.turns(arguments[1])])
-    if name.startswith("copy.") and arguments:
-        copied = arguments[0]
-        is_config = isinstance(copied, ObjectValue) and is_configuration(copied)
-        return run.copied(copied) if isinstance(copied, ObjectValue) and is_config else copied
-    return Expression(text.replace("builtins.", ""), may_be_module=not name.startswith(_NO_MODULES))
-
-
 def _container(name: str, arguments: list[Value]) -> Items:
     given = arguments[0] if len(arguments) == 1 else None
     if isinstance(given, Items) and (name.endswith("List") or given.is_mapping):
@@ -538,14 +468,16 @@ def _pairs(given: Items) -> list[tuple[str, Value]]:
 
 _Reader = Callable[[LibraryInterpreter, Any, Frame], Value]
 _READERS: Mapping[type[ast.expr], _Reader] = {
-    ast.Constant: _constant,
-    ast.Name: _name,
-    ast.Attribute: _attribute,
+    ast.Constant: lambda run, node, frame: Expression(repr(node.value), node.value),
+    ast.Name: lambda run, node, frame: run.name(node.id, frame),
+    ast.Attribute: lambda run, node, frame: run.attribute(run.evaluate(node.value, frame), node.attr),
     ast.List: _sequence,
     ast.Tuple: _sequence,
     ast.Set: _sequence,
     ast.Dict: _dict,
-    ast.BinOp: _operation,
+    ast.BinOp: lambda run, node, frame: _combined(
+        node.op, run.evaluate(node.left, frame), run.evaluate(node.right, frame), node
+    ),
     ast.Compare: _compare,
     ast.BoolOp: _bool,
     ast.UnaryOp: _unary,
@@ -557,7 +489,7 @@ _READERS: Mapping[type[ast.expr], _Reader] = {
     ast.DictComp: _dict_comprehension,
     ast.Subscript: _subscript,
     ast.NamedExpr: _walrus,
-    ast.Lambda: _lambda,
+    ast.Lambda: lambda run, node, frame: FunctionValue(frame.path, node, frame.above, closure=dict(frame.names)),
     ast.Call: _call,
 }
 
@@ -573,4 +505,50 @@ class Interpreter(LibraryInterpreter):
 
     def call_external(self, name: str, arguments: list[Value], named: dict[str, Value], text: str) -> Value:
         """The value of a call of something that is not of the tree."""
-        return _call_external(self, name, arguments, named, text)
+        if name in layers.OF_PARAMETERS:
+            made = _container(name, arguments)
+            held = [
+                (key, layers.held(one, persistent=True) if isinstance(one, HeldTensor) else one)
+                for key, one in made.items
+            ]
+            return replace(made, items=held)
+        if name in layers.CONTAINERS:
+            return _container(name, arguments)
+        if name == "torch.nn.Module":
+            return ObjectValue(
+                ClassValue("", "Module", 1, "class Module: ...", ()), Ancestors((External(name),)), name
+            )
+        if name in layers.PARAMETERS:
+            return layers.held(arguments[0] if arguments else named.get("data", NONE), persistent=True)
+        if name in layers.BUFFERS:
+            persistent = truth(arguments[1] if len(arguments) > 1 else named.get("persistent", layers.TRUE))
+            return layers.held(arguments[0] if arguments else NONE, persistent=persistent)
+        if name.startswith("torch.nn.utils") and name.endswith("weight_norm") and arguments:
+            old = "parametrizations" not in name
+            return layers.weight_normed(arguments[0], old) if isinstance(arguments[0], Layer) else arguments[0]
+        if name.startswith("torch.nn."):
+            known = layers.layer(name, arguments, named)
+            is_function = name.startswith(("torch.nn.functional.", "torch.nn.init."))
+            return known if known is not None else Expression(text, may_be_module=not is_function)
+        if (shape := layers.tensor_shape(name, arguments, named)) is not None:
+            return HeldTensor(shape)
+        if name in ITERATED and "repeat" not in named:
+            return iterated(self, name, arguments, named)
+        if name in ("builtins.dict", "collections.OrderedDict"):
+            given = arguments[0] if arguments and isinstance(arguments[0], Items) else Items([])
+            return Items([*(given.items if given.is_mapping else _pairs(given)), *named.items()], is_mapping=True)
+        if name in ("builtins.list", "builtins.tuple") and arguments and isinstance(arguments[0], Items):
+            return arguments[0]
+        if name in COMPUTED:
+            values = [plain(one) for one in arguments]
+            if not named and NOT_KNOWN not in values:
+                return Expression(text.replace("builtins.", ""), computed(COMPUTED[name], *values))
+        if name == "functools.partial" and arguments:
+            return Partial(arguments[0], tuple(arguments[1:]), named)
+        if name == "builtins.map" and len(arguments) == 2:
+            return sequence([self.call(arguments[0], [one], {}, text) for one in self.turns(arguments[1])])
+        if name.startswith("copy.") and arguments:
+            copied = arguments[0]
+            is_config = isinstance(copied, ObjectValue) and is_configuration(copied)
+            return self.copied(copied) if isinstance(copied, ObjectValue) and is_config else copied
+        return Expression(text.replace("builtins.", ""), may_be_module=not name.startswith(_NO_MODULES))

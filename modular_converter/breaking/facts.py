@@ -139,7 +139,7 @@ class PublicClass:
     def place_of(self, owner: str) -> CodePlace | None:
         """Where the class or a base of this name is written; None if it has none in the package."""
         written = (one for one in self.ancestors if isinstance(one, ClassValue) and one.name == owner)
-        return next((CodePlace(one.path, one.line, one.name) for one in written), None)
+        return next((one.place() for one in written), None)
 
     def holds(self, name: str) -> bool:
         """Whether its objects have an attribute of this name."""
@@ -280,7 +280,7 @@ class _Reader:
             fields = dict(self._defaults(ancestors))
         return PublicClass(
             cls.name,
-            CodePlace(cls.path, cls.line, cls.name),
+            cls.place(),
             ancestors.is_configuration,
             tuple(one.short_name for one in ancestors[1:]),
             whole.methods,
@@ -301,9 +301,9 @@ class _Reader:
         methods = {}
         for name, (node, is_attribute) in {**cls.methods, **dict(self._other_names(cls))}.items():
             if _PUBLIC.fullmatch(name):
-                place = CodePlace(cls.path, cls.above + node.lineno, cls.name)
                 parameters = tuple(_parameters(node, Method(node).instance, written))
-                methods[name] = Signature(place, parameters, _words_of(node.decorator_list), is_attribute)
+                words = _words_of(node.decorator_list)
+                methods[name] = Signature(cls.place(node.lineno), parameters, words, is_attribute)
         return _Own(methods, dict(_fields(cls, methods, written)), dict(_variables(cls, written)))
 
     def _defaults(self, ancestors: Ancestors) -> Iterator[tuple[str, Written]]:
@@ -315,10 +315,7 @@ class _Reader:
     def _own_defaults(self, cls: ClassValue) -> dict[str, Written]:
         written = functools.partial(_default_text, _another(self._run), Frame(cls.path, cls.above))
         public = ((name, value) for name, value in cls.variables.items() if not name.startswith("_"))
-        own = {
-            name: Written(written(value), CodePlace(cls.path, cls.above + value.lineno, cls.name))
-            for name, value in public
-        }
+        own = {name: Written(written(value), cls.place(value.lineno)) for name, value in public}
         return {**dict(self._keywords(cls)), **own}
 
     def _keywords(self, cls: ClassValue) -> Iterator[tuple[str, Written]]:
@@ -340,10 +337,7 @@ class _Reader:
                 seen.add(one)
                 for field in one.members.node.body:
                     if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                        yield (
-                            field.target.id + KEYWORD,
-                            Written("", CodePlace(one.path, one.above + field.lineno, one.name)),
-                        )
+                        yield field.target.id + KEYWORD, Written("", one.place(field.lineno))
                         todo.append((one.path, field.annotation))
 
     def _other_names(self, cls: ClassValue) -> Iterator[tuple[str, tuple[Function, bool]]]:
@@ -353,7 +347,7 @@ class _Reader:
                 yield name, cls.methods[value.id]
 
     def _state(self, cls: ClassValue, ancestors: Sequence[ClassValue | External]) -> Node:
-        before, place = self._run.lasting_writes, CodePlace(cls.path, cls.line, cls.name)
+        before, place = self._run.lasting_writes, cls.place()
         try:
             with budget():
                 config = self._config(ancestors)
@@ -414,7 +408,7 @@ def _of_dataclass(ancestors: Ancestors) -> Signature | None:
                 if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                     default = None if node.value is None else ast.unparse(default_of(node.value))
                     fields[node.target.id] = MethodParameter(node.target.id, "positional", default)
-    return Signature(CodePlace(cls.path, cls.line, cls.name), tuple(fields.values()))
+    return Signature(cls.place(), tuple(fields.values()))
 
 
 def _is_dataclass(cls: ClassValue) -> bool:
@@ -437,10 +431,10 @@ def _parameters(node: Function, instance: str, written: Callable[[ast.expr], str
 def _variables(cls: ClassValue, written: Callable[[ast.expr], str]) -> Iterator[tuple[str, Written]]:
     for name, value in cls.variables.items():
         if name in (MODEL_TYPE, ALIASES) or LOADING.fullmatch(name) or PLANS.fullmatch(name):
-            yield name, Written(written(value), CodePlace(cls.path, cls.above + value.lineno, cls.name))
+            yield name, Written(written(value), cls.place(value.lineno))
     for name, text in given_to_heirs(cls.source).items():
         if LOADING.fullmatch(name) or PLANS.fullmatch(name):
-            yield name, Written(text, CodePlace(cls.path, cls.line, cls.name))
+            yield name, Written(text, cls.place())
 
 
 def _fields(
@@ -450,8 +444,7 @@ def _fields(
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value is not None:
             kind = getattr(one.annotation, "value", one.annotation)  # of `ClassVar[int]`
             if not dotted(kind).endswith("ClassVar"):
-                place = CodePlace(cls.path, cls.above + one.lineno, cls.name)
-                yield one.target.id, Written(written(default_of(one.value)), place)
+                yield one.target.id, Written(written(default_of(one.value)), cls.place(one.lineno))
     made = methods.get("__init__")
     for parameter in made.parameters if made is not None else ():
         if made is not None and parameter.default is not None and parameter.kind in ("positional", "named"):

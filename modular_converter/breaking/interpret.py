@@ -303,8 +303,7 @@ class StatementInterpreter(abc.ABC):
                 if made := layers.layer(cls.name, arguments, named):
                     for name, (shape, present) in made.tensors.items():
                         if present is not False:
-                            place = CodePlace(instance.cls.path, instance.cls.line, instance.cls.name)
-                            slot = Slot(HeldTensor(shape, True), place, present is True)
+                            slot = Slot(HeldTensor(shape, True), instance.cls.place(), present is True)
                             instance.slots.setdefault(name, [slot])
                     return
                 if cls.name.startswith("torch.nn"):
@@ -341,9 +340,8 @@ class StatementInterpreter(abc.ABC):
         if name in layers.CONTAINERS:
             made = self.call_external(name, list(arguments), {}, name)
             if isinstance(made, Items):
-                place = CodePlace(instance.cls.path, instance.cls.line, instance.cls.name)
                 for key, value in made.items:
-                    instance.slots.setdefault(key, []).append(Slot(value, place, True))
+                    instance.slots.setdefault(key, []).append(Slot(value, instance.cls.place(), True))
 
     def call_super(self, name: str, frame: Frame, arguments: list[Value], named: dict[str, Value]) -> Value | None:
         """`super().name(…)`; None where no class of the tree has the method."""

@@ -70,8 +70,8 @@ class KeptAnswer:
 
 
 def _changes(values: Iterable[Sequence[Any]]) -> Iterator[ModelChange]:
-    for rule, model, place, message, word, keys in values:
-        yield ModelChange(rule, model, CodePlace(*place), message, word, tuple(keys))
+    for rule, place, message, word, keys, model in values:
+        yield ModelChange(rule, CodePlace(*place), message, word, tuple(keys), model)
 
 
 class KnownModel(NamedTuple):

@@ -263,7 +263,7 @@ def is_instance(value: Value, wanted: Value) -> bool | None:
         return False if all(one.name == MODULE for one in outer) else None
     if isinstance(wanted, ClassValue):
         return False
-    kind = value.kind if isinstance(value, Layer) else ""
+    kind = value.text if isinstance(value, Layer) else ""
     if kind == wanted.name:
         return True
     names = {one.removeprefix("torch.nn.") for one in (kind, wanted.name)}

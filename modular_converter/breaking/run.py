@@ -173,7 +173,7 @@ def _of_model(model: str, old: ModelTree, new: ModelTree, kept: KeptFacts) -> Kn
     moved = _moved_to(model, old, new) if _is_gone(model, old, new) else ""
     facts = new.facts(moved or model)
     place = CodePlace(facts.init, 1)
-    changes = [ModelChange("export-removed", model, place, f"moves to `{moved}`", moved)] if moved else []
+    changes = [ModelChange("export-removed", place, f"moves to `{moved}`", moved, model=model)] if moved else []
     own = {os.path.join(new.models, model, name) for tree in (old, new) for name in tree.told_of(model)}
     reads = _named(own.union(facts.reads), new)  # also those that only one tree has
     is_heir = any(is_modular(name, new.library.settings) for name in new.names.get(moved or model, ()))

@@ -77,9 +77,8 @@ EMPTY_BUFFER = Expression("None", None)
 """A buffer of no tensor: what is assigned to its name is a buffer, too."""
 
 
-@dataclass(frozen=True, eq=False)
-class External:
-    """Something of another package, by its dotted name: `torch.nn.Linear`."""
+class _Named:
+    """What is written by its name."""
 
     name: str
 
@@ -94,6 +93,13 @@ class External:
         return self.name.rpartition(".")[2]
 
 
+@dataclass(frozen=True, eq=False)
+class External(_Named):
+    """Something of another package, by its dotted name: `torch.nn.Linear`."""
+
+    name: str
+
+
 @lru_cache(maxsize=2048)
 def _members_of(source: str) -> Members:
     """The body of a class, which both trees mostly have."""
@@ -101,7 +107,7 @@ def _members_of(source: str) -> Members:
 
 
 @dataclass(frozen=True, eq=False)
-class ClassValue:
+class ClassValue(_Named):
     """A class of the tree."""
 
     path: str
@@ -143,15 +149,9 @@ class ClassValue:
         """The line of the file above its text."""
         return self.line - 1
 
-    @property
-    def text(self) -> str:
-        """Its name."""
-        return self.name
-
-    @property
-    def short_name(self) -> str:
-        """Its name."""
-        return self.name
+    def place(self, line: int = 1) -> CodePlace:
+        """The place of a line of its text, counted from 1."""
+        return CodePlace(self.path, self.above + line, self.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,15 +277,11 @@ def pairs_of(items: Iterable[tuple[str, Value]]) -> Items:
 class Layer:
     """A layer of `torch.nn` with its own tensors: name -> shape, and whether there is one."""
 
-    kind: str
+    text: str
+    """Its kind."""
     tensors: dict[str, tuple[Shape, bool | None]]
     given: Mapping[str, Value] = field(default_factory=dict)
     """The arguments that it was made with, by name: torch keeps them as attributes."""
-
-    @property
-    def text(self) -> str:
-        """Its kind."""
-        return self.kind
 
 
 class Slot(NamedTuple):
@@ -515,15 +511,9 @@ class StateReader:
         if known is None:
             self._nodes[id(value)] = _node(value.text, place, ())  # for modules that hold each other
             parts = tuple(_without_doubles(self._parts(value, place)))
-            if isinstance(value, ObjectValue) and value.cls.path:
-                place = CodePlace(value.cls.path, value.cls.line, value.cls.name)
-            kind = (
-                value.cls.name
-                if isinstance(value, ObjectValue)
-                else "list"
-                if isinstance(value, Items)
-                else value.text
-            )
+            kind = "list" if isinstance(value, Items) else value.text
+            if isinstance(value, ObjectValue):
+                kind, place = value.cls.name, value.cls.place() if value.cls.path else place
             self._nodes[id(value)] = known = _node(kind, place, parts)
             self._kept.append(value)
         return known
