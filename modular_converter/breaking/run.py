@@ -26,24 +26,13 @@ from modular_converter.breaking.signatures import UntoldMethods, told_classes
 from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.answers import KeptAnswers, KeptIndexes
 from modular_converter.check.cache.key import key_of, remembered_versions
+from modular_converter.check.run import CheckOptions
 from modular_converter.convert.batch import Progress, in_processes
 from modular_converter.convert.source.library import KNOWN, Library, Observations
 from modular_converter.files.arguments import ALL, Selection, select_files
 from modular_converter.findings import ConversionError, Finding
 from modular_converter.rules import input_files
 from modular_converter.settings.values import is_modular
-
-
-class BreakingOptions(NamedTuple):
-    """The command line, as values."""
-
-    against: str
-    arguments: tuple[str, ...] = (ALL,)
-    package: str | None = None
-    root: str | None = None
-    workers: int | None = None
-    strict: bool = False
-    cache: str | None = None
 
 
 class BreakingResult(NamedTuple):
@@ -57,8 +46,13 @@ class BreakingResult(NamedTuple):
     """Whether something could not be compared."""
 
 
-def compare_trees(options: BreakingOptions) -> BreakingResult:
-    """What an edit changes for those who use the models, itself and its heirs."""
+def compare_trees(against: str, options: CheckOptions) -> BreakingResult:
+    """What an edit changes for those who use the models, itself and its heirs.
+
+    Args:
+        against: the older tree, as `older_tree` takes it.
+        options: those of a check of the same models.
+    """
     try:
         overrides = {"workers": options.workers, "strict": options.strict}
         selection = select_files(options.arguments, package=options.package, root=options.root, overrides=overrides)
@@ -68,7 +62,7 @@ def compare_trees(options: BreakingOptions) -> BreakingResult:
         whole = selection  # an heir that is asked for changes by models that are not
         if ALL not in options.arguments:
             whole = select_files((ALL,), package=options.package, root=options.root, overrides=overrides)
-        found, failures = _answer(whole, selection.models, options, library)
+        found, failures = _answer(against, whole, selection.models, options.cache, library)
     except ConversionError as error:
         return BreakingResult(findings=error.findings, incomplete=True)
     causes, models = found.causes, found.models
@@ -83,18 +77,17 @@ def compare_trees(options: BreakingOptions) -> BreakingResult:
 
 
 def _answer(
-    selection: Selection, models: str, options: BreakingOptions, library: Library
+    against: str, selection: Selection, models: str, cache: str | None, library: Library
 ) -> tuple[WholeAnswer, Sequence[Finding]]:
     """The answer about all models, and the reasons why some could not be compared. Of trees that are as they were in the last
     comparison nothing is read but their files.
     """
-    against, settings = options.against, selection.settings
-    key = key_of(settings, remembered_versions(options.cache)) if options.cache else ""
+    key = key_of(selection.settings, remembered_versions(cache)) if cache else ""
     states = _states(against, models, key)
-    kept = KeptAnswer(options.cache, f"{key} {against} {models}", states)
+    kept = KeptAnswer(cache, f"{key} {against} {models}", states)
     if (found := kept.find(library)) is not None:
         return found, ()
-    run = _Run(selection, models, options, key)
+    run = _Run(against, selection, models, cache, key)
     found, failures = run.answer()
     if not failures:
         kept.keep(found, _states(against, models, key), run.outside)
@@ -108,13 +101,13 @@ def _states(against: str, models: str, key: str) -> Sequence[str]:
 class _Run:
     """A comparison of two trees of which something is not remembered."""
 
-    def __init__(self, selection: Selection, models: str, options: BreakingOptions, key: str) -> None:
-        self._selection, self._models, self._options = selection, models, options
-        self._old = older_tree(options.against, models, selection.settings, options.cache)
-        self._kept = KeptModels(options.cache, key, self._old.models, models)
-        self._indexes = KeptIndexes(options.cache)
-        self._facts = KeptFacts(options.cache, f"{key} {models}" if key else "")
-        self._answers = KeptAnswers(options.cache, f"{key} {self._old.models} {models}" if key else "")
+    def __init__(self, against: str, selection: Selection, models: str, cache: str | None, key: str) -> None:
+        self._against, self._selection, self._models, self._cache = against, selection, models, cache
+        self._old = older_tree(against, models, selection.settings, cache)
+        self._kept = KeptModels(cache, key, self._old.models, models)
+        self._indexes = KeptIndexes(cache)
+        self._facts = KeptFacts(cache, f"{key} {models}" if key else "")
+        self._answers = KeptAnswers(cache, f"{key} {self._old.models} {models}" if key else "")
         self.outside = Observations()
         """What conversions have read outside of the newer tree."""
 
@@ -122,12 +115,12 @@ class _Run:
         """The answer, and the reasons why some files could not be compared. Raises `ConversionError`."""
         library = Library(self._selection.settings)
         untold = UntoldMethods(self._kept.followed, self._selection.paths, library)
-        edits = edits_of(self._options.against, self._models, untold)
+        edits = edits_of(self._against, self._models, untold)
         new, failures = self._newer(edits)
         shared = sorted(model for model in self._old.names if model in new.names or self._old.told_of(model))
         if new.names.keys().isdisjoint(shared):
             reason = f"it has no model of those in {self._models}"
-            raise ConversionError(input_files.unknown_older_tree(self._options.against, reason))
+            raise ConversionError(input_files.unknown_older_tree(self._against, reason))
         known, made = self._compared(shared, new)
         if any(edits.is_read(one.followed) for one in made.values()):  # some are called only now
             new, failures = self._newer(edits.all_read)
@@ -142,7 +135,7 @@ class _Run:
         return WholeAnswer(causes, frozenset(new.names), counted), failures
 
     def _newer(self, edits: Edits) -> tuple[ModelTree, list[Finding]]:
-        selection, cache = self._selection, self._options.cache
+        selection, cache = self._selection, self._cache
         return newer_tree(selection.paths, self._models, selection.settings, cache, edits, self._answers, self.outside)
 
     def _compared(self, models: Sequence[str], new: ModelTree) -> tuple[dict[str, KnownModel], dict[str, KnownModel]]:

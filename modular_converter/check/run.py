@@ -20,7 +20,6 @@ from modular_converter.files.arguments import (
     Unignored,
     folders_below,
     select_files,
-    select_given,
 )
 from modular_converter.files.read import heads
 from modular_converter.files.write import is_about_release, is_generated, path_of_generated
@@ -149,10 +148,9 @@ def _unignored() -> Unignored:
 
 def _select(options: CheckOptions, listings: Listings) -> Selection:
     overrides = {"workers": options.workers, "strict": options.strict, "accept_release": options.accept_release}
-    if options.content is not None:
-        return select_given(options.arguments[0], options.content, overrides)
+    arguments, package, root = options[:3]
     return select_files(
-        options.arguments, package=options.package, root=options.root, listings=listings, overrides=overrides
+        arguments, package=package, root=root, listings=listings, overrides=overrides, content=options.content
     )
 
 

@@ -14,7 +14,7 @@ from modular_converter.commands.options import (
     code_for_shell,
     exit_zero_option,
     files_argument,
-    format_option,
+    findings_format,
     given_on_stdin,
     run_command,
     stdin_option,
@@ -35,7 +35,7 @@ from modular_converter.commands.options import (
 @workers_option
 @tree_options
 @accept_release_option
-@format_option
+@findings_format
 @click.option("--statistics", is_flag=True, help="Count the findings by rule, also of rules that are off by default.")
 @click.option("--select", multiple=True, metavar="CODE", help="Report also this rule, which is off by default.")
 @click.option("--no-cache", is_flag=True, help="Convert every file, and store nothing for the next run.")

@@ -15,7 +15,7 @@ from modular_converter.commands.options import (
     code_for_shell,
     exit_zero_option,
     files_argument,
-    format_option,
+    findings_format,
     given_on_stdin,
     run_command,
     stdin_option,
@@ -72,7 +72,7 @@ class _ConvertCommand(FilesCommand):
 @exit_zero_option
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
 @click.option("--verbose", "-v", is_flag=True, help="Print the origin of each generated definition.")
-@format_option
+@findings_format
 @click.option("--list-rules", is_flag=True, help="List all rules, also with --format json.")
 @click.option(
     "--explain",

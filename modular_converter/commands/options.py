@@ -67,14 +67,16 @@ accept_release_option = click.option(
     callback=_release,
     help="Let files change in this newer release of the package, although its conventions have not been checked.",
 )
-format_option = click.option(
-    "--format",
-    "--output-format",
-    "output_format",
-    type=click.Choice(("text", "json", "github", "sarif")),
-    default="text",
-    help="The format of the findings.",
-)
+
+
+def format_option(formats: Sequence[str], help: str, default: str | None = "text") -> Callable[[F], F]:
+    """`--format` of a command."""
+    names = "--format", "--output-format", "output_format"
+    return click.option(*names, type=click.Choice(formats), default=default, help=help)
+
+
+findings_format = format_option(("text", "json", "github", "sarif"), "The format of the findings.")
+answer_format = format_option(("text", "json"), "The form of the answer.")
 
 
 stdin_option = click.option(

@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from modular_converter.breaking.report import NAMED, CauseGroup
-from modular_converter.breaking.run import BreakingOptions, BreakingResult, compare_trees
+from modular_converter.breaking.run import BreakingResult, compare_trees
 from modular_converter.check.cache.store import cache_folder
 from modular_converter.check.compare import Difference
 from modular_converter.check.run import CheckOptions, check
@@ -58,13 +58,13 @@ def run(
     if given := [name for name in NOT_MEANT if others.get(name)]:
         raise click.UsageError(f"--breaking does not go with --{NOT_MEANT[given[0]]}.")
     refuse_missing_folder(markdown, "--markdown")
-    cache, tree = None if no_cache else cache_folder(), (others["package"], others["root"])
+    named = {name: others[name] for name in ("package", "root", "workers", "strict")}
+    options = CheckOptions(arguments, cache=None if no_cache else cache_folder(), **named)
     with without_collector():
-        options = BreakingOptions(against, arguments, *tree, others["workers"], others["strict"], cache)
-        result = compare_trees(options)
+        result = compare_trees(against, options)
     report(result.findings, output_format, quiet=quiet)
     if markdown:
-        checked = check(CheckOptions(arguments, *tree, workers=others["workers"], cache=cache))
+        checked = check(options._replace(strict=False))
         shown = functools.partial(shown_posix, folder=os.getcwd())
         text = comment(checked.differences, result.groups, shown)
         try:

@@ -15,7 +15,7 @@ from modular_converter.authoring.fixes import FixedFile, apply_fixes, is_wanted,
 from modular_converter.commands.options import fixable, print_diff, progress, report
 from modular_converter.convert.batch import Run
 from modular_converter.convert.silence import release_first
-from modular_converter.files.arguments import Selection, select_files, select_given
+from modular_converter.files.arguments import Selection, select_files
 from modular_converter.files.read import is_installed
 from modular_converter.files.write import current_text, is_about_release, path_of_generated, put_in_place
 from modular_converter.findings import Conversion, ConversionError, Finding, Location, exit_code
@@ -122,9 +122,9 @@ def prepare(options: ConvertOptions) -> Selection:
         "output_dir": os.path.abspath(options.output_dir) if options.output_dir else None,
         "root": os.path.abspath(options.root) if options.root else None,
     }
-    if options.content is not None:
-        return select_given(options.arguments[0], options.content, overrides)
-    selection = select_files(options.arguments, package=options.package, root=options.root, overrides=overrides)
+    selection = select_files(
+        options.arguments, package=options.package, root=options.root, overrides=overrides, content=options.content
+    )
     if refusal := _refuse_installed(selection, options):
         raise ConversionError(*selection.findings, refusal)
     return selection

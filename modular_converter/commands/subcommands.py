@@ -12,9 +12,11 @@ import click
 from modular_converter.commands.options import (
     CONTEXT_SETTINGS,
     RenamedOptions,
+    answer_format,
     code_for_shell,
     config_option,
     exit_zero_option,
+    findings_format,
     format_option,
     package_option,
     root_option,
@@ -24,25 +26,18 @@ from modular_converter.commands.options import (
 )
 
 
-report_format = click.option(
-    "--format",
-    "--output-format",
-    "output_format",
-    type=click.Choice(("text", "json")),
-    default="text",
-    help="The form of the answer.",
-)
+def _words(value: str) -> tuple[str, ...]:
+    """The words of an option, which commas separate."""
+    return tuple(word.strip() for word in value.split(",") if word.strip())
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("models", nargs=-1, metavar="[MODELS]...")
-@click.option(
-    "--format",
-    "--output-format",
-    "output_format",
-    type=click.Choice(("text", "dot", "json", "html")),
-    help="A table or trees, graphviz, data, or a page for a browser. "
+@format_option(
+    ("text", "dot", "json", "html"),
+    "A table or trees, graphviz, data, or a page for a browser. "
     "The default follows from the name of the output file, else it is text.",
+    default=None,
 )
 @click.option("--output", "-o", metavar="FILE", help="Write to FILE instead of the standard output (-).")
 @click.option(
@@ -98,7 +93,7 @@ def init_command(dry_run: bool) -> None:
 )
 @strict_option
 @exit_zero_option
-@format_option
+@findings_format
 @version_option("modular-convert marks")
 def marks_command(paths: tuple[str, ...], exit_zero: bool, **options: Any) -> None:
     """Audit comments "# Copied from ...": do the copies still say what their sources say?
@@ -117,8 +112,7 @@ def marks_command(paths: tuple[str, ...], exit_zero: bool, **options: Any) -> No
 
 def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
     """The words of `--allow`; others are refused."""
-    words = tuple(word.strip() for word in value.split(",") if word.strip())
-    for word in words:
+    for word in (words := _words(value)):
         if word not in ("docstrings", "comments", "unused"):
             raise click.BadParameter(f"{word!r} is none of `docstrings`, `comments` and `unused`.")
     return words
@@ -143,7 +137,7 @@ def _allowed(ctx: click.Context, parameter: click.Parameter, value: str) -> tupl
     help="Differences to accept, separated by commas: docstrings and comments become those of the parents, "
     "unused definitions go.",
 )
-@report_format
+@answer_format
 @version_option("modular-convert modularize")
 def modularize_command(models: tuple[str, ...], **options: Any) -> None:
     """Write flat models as the smallest modular files that convert back to them.
@@ -161,11 +155,6 @@ def modularize_command(models: tuple[str, ...], **options: Any) -> None:
     raise SystemExit(write_modular_files(ModularizeOptions(models, **options)))
 
 
-def _parents(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
-    """The models of `--from`."""
-    return tuple(name.strip() for name in value.split(",") if name.strip())
-
-
 def _model_name(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     """A name that a folder and a module can have."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*[a-z0-9]", value):
@@ -175,15 +164,13 @@ def _model_name(ctx: click.Context, parameter: click.Parameter, value: str) -> s
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("model", metavar="MODEL", callback=_model_name)
-@click.option(
-    "--from", "parents", required=True, metavar="MODELS", callback=_parents, help="The parents: llama, or llama,clip."
-)
+@click.option("--from", "parents", required=True, metavar="MODELS", help="The parents: llama, or llama,clip.")
 @click.option("--cased", metavar="NAME", help="The name in the names of classes, such as KiwiVL for kiwi_vl.")
 @root_option
 @click.option("--tables", is_flag=True, help="Write also the entries in tables that people write.")
 @click.option("--dry-run", is_flag=True, help="Show the new files, and write nothing.")
 @version_option("modular-convert new")
-def new_command(model: str, cased: str | None, **options: Any) -> None:
+def new_command(model: str, cased: str | None, parents: str, **options: Any) -> None:
     """Begin a new model: a modular file with the configurations and heads of its parents, converted at once.
 
     A parent is a model of the same folder of models, or of another package (transformers.models.llama). The entries in
@@ -197,13 +184,13 @@ def new_command(model: str, cased: str | None, **options: Any) -> None:
 
     if cased is not None and (cased.lower() != model.replace("_", "") or not cased[0].isupper()):
         raise click.UsageError(f"--cased must have the letters of `{model}` and begin with a capital, not {cased!r}.")
-    raise SystemExit(run(model, cased=cased, **options))
+    raise SystemExit(run(model, parents=_words(parents), cased=cased, **options))
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("model", metavar="MODEL")
 @tree_options
-@report_format
+@answer_format
 @version_option("modular-convert suggest")
 def suggest_command(model: str, package: str | None, root: str | None, output_format: str) -> None:
     """Show which models a flat model could inherit from.
@@ -222,7 +209,7 @@ def suggest_command(model: str, package: str | None, root: str | None, output_fo
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("places", nargs=-1, required=True, metavar="FILE:LINE...")
 @config_option
-@report_format
+@answer_format
 @version_option("modular-convert where")
 def where_command(places: tuple[str, ...], output_format: str) -> None:
     """Tell where lines of generated files come from, and where lines of modular files end up.

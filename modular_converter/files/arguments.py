@@ -399,6 +399,7 @@ def select_files(
     root: str | None = None,
     listings: Listings | None = None,
     overrides: Mapping[str, Any] | None = None,
+    content: bytes | None = None,
 ) -> Selection:
     """Find the files that `arguments` mean, and read the settings of the project that holds them.
 
@@ -408,31 +409,26 @@ def select_files(
         root: the folder of models, or the package folder that holds it.
         listings: folders that the caller has listed already.
         overrides: fields of `Settings` by name; None and False leave the project's setting as it is.
+        content: the text of the only file that `arguments` name, whether there is a file or not.
 
     Raises `ConversionError` for a wrong setting, for a folder or package that does not exist, and for files of two
-    projects with different settings.
+    projects with different settings; for a text that cannot be read, and one of a path that is no modular file's.
     """
+    if content is not None:
+        _refuse_other_name(arguments[0])
+        path = os.path.abspath(arguments[0])
+        settings = _overridden(load_settings_of([path]), overrides)
+        return Selection(
+            settings, models_folder_of(path, settings), (path,), (), {path: given_text(path, content, settings)}
+        )
     listings = listings or Listings()
     models = models_folder(package, root, listings)
     found = discover(arguments, models, listings)
-    settings = _project_settings(found.paths, arguments, listings) if found.paths else None
-    settings = _overridden(settings or load_settings(root or os.getcwd()), overrides)
+    own = _project_settings(found.paths, arguments, listings) if found.paths else load_settings(root or os.getcwd())
+    settings = _overridden(own, overrides)
     clashes = same_targets(found.paths, settings)
     paths = tuple(path for path in found.paths if path not in clashes)
     return Selection(settings, models, paths, (*found.findings, *listings.findings, *clashes.values()))
-
-
-def select_given(path: str, content: bytes, overrides: Mapping[str, Any] | None = None) -> Selection:
-    """A modular file whose text is given, whether there is a file or not; its neighbours are found from its path.
-
-    Raises `ConversionError` for a path that is no modular file's, for a text that cannot be read, and for wrong settings.
-    """
-    _refuse_other_name(path)
-    path = os.path.abspath(path)
-    settings = _overridden(load_settings_of([path]), overrides)
-    return Selection(
-        settings, models_folder_of(path, settings), (path,), (), {path: given_text(path, content, settings)}
-    )
 
 
 def _overridden(settings: Settings, overrides: Mapping[str, Any] | None) -> Settings:

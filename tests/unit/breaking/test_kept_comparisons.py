@@ -19,9 +19,10 @@ from modular_converter.breaking import newer as breaking_newer
 from modular_converter.breaking import run as breaking_run
 from modular_converter.breaking.facts import ModelTree
 from modular_converter.breaking.newer import Edits, edits_since
-from modular_converter.breaking.run import BreakingOptions, BreakingResult, compare_trees
+from modular_converter.breaking.run import BreakingResult, compare_trees
 from modular_converter.breaking.signatures import UntoldMethods
 from modular_converter.check.cache import stale, store
+from modular_converter.check.run import CheckOptions
 from modular_converter.convert import batch
 from modular_converter.convert.batch import Workers
 from modular_converter.convert.schedule import Readings
@@ -80,11 +81,11 @@ def tree(folder: Path) -> Path:
 
 def compared(zoo: Path, published: Path, cache: Path | None) -> BreakingResult:
     """A comparison; without a cache one that also converts all heirs, whatever they read of what differs."""
-    options = BreakingOptions(str(published), root=str(zoo), workers=1, cache=None if cache is None else str(cache))
+    options = CheckOptions(root=str(zoo), workers=1, cache=None if cache is None else str(cache))
     with pytest.MonkeyPatch.context() as patch:
         if cache is None:
             patch.setattr(Readings, "current", lambda self, paths: {})
-        return compare_trees(options)
+        return compare_trees(str(published), options)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -391,8 +392,8 @@ def test_models_that_are_asked_for_are_those_of_the_whole_answer(published: Path
     path = zoo / "models/llama/modeling_llama.py"
     path.write_text(path.read_text().replace("self.o_proj", "self.out_proj"))
     for asked in ("llama", "phi", "gemma", ALL):
-        options = BreakingOptions(str(published), (asked,), root=str(zoo), workers=1, cache=cache)
-        told = [one.models for one in compare_trees(options).groups]
+        options = CheckOptions((asked,), root=str(zoo), workers=1, cache=cache)
+        told = [one.models for one in compare_trees(str(published), options).groups]
         assert told == [["gemma", "llama", "phi"]], asked
 
 
@@ -548,7 +549,7 @@ def test_another_library_or_setting_is_not_answered_by_what_is_kept(published: P
     for three in told:
         assert three[0] == three[1] == three[2]
     assert told[0][0].findings != told[1][0].findings
-    strict = compare_trees(BreakingOptions(str(published), root=str(zoo), strict=True, cache=str(cache)))
+    strict = compare_trees(str(published), CheckOptions(root=str(zoo), strict=True, cache=str(cache)))
     assert [one.message for one in strict.findings] == [one.message for one in told[1][0].findings]
     assert all(one.is_error for one in strict.findings)
     (tmp_path / "two/pyproject.toml").write_text('[tool.modular-converter]\nignore = ["MC6"]\n')
