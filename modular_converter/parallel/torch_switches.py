@@ -92,6 +92,17 @@ _BLOCKS = _Blocks()
 
 
 @contextlib.contextmanager
+def default_type(kind: torch.dtype) -> Iterator[None]:
+    """A block with another default type of torch."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(kind)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """A block with one thread in each operation, for work on small tensors.
 

@@ -74,6 +74,48 @@ class Chosen(Chain):
         return super().forward(x[:, self.order])
 
 
+class WritingBlock(nn.Module):
+    """A layer that begins by writing to its input, as a ReLU in place does."""
+
+    def __init__(self):
+        super().__init__()
+        self.act, self.linear = nn.ReLU(inplace=True), nn.Linear(16, 16)
+
+    def forward(self, x):
+        return self.linear(self.act(x))
+
+
+class Around(Chain):
+    """Code around the layers reads what they have written to, and writes to their results."""
+
+    def __init__(self):
+        super().__init__(WritingBlock)
+
+    def forward(self, x):
+        x = self.enter(x)
+        for layer in self.layers:
+            found = layer(x)
+            found.mul_(0.5)
+            x = x + found
+        return self.leave(x)
+
+
+class Handing(nn.Module):
+    """A forward that hands its arguments on."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Chain()
+
+    def forward(self, *args, **kwargs):
+        return self.inner(*args, **kwargs)
+
+
+class HandingHeir(Chain):
+    def forward(self, *args, **kwargs):
+        return super().forward(*args, **kwargs)
+
+
 class TupleBlock(Block):
     def forward(self, x, extra, scale=1.0):
         y = super().forward(x) * scale
@@ -174,6 +216,9 @@ CHAINS = {
     "inner": (Inner, lambda: (rows(),)),
     "sequential": (sequential, lambda: (rows(),)),
     "tied": (Tied, lambda: (ids(),)),
+    "around": (Around, lambda: (rows(),)),
+    "handing": (Handing, lambda: (rows(),)),
+    "handing heir": (HandingHeir, lambda: (rows(),)),
 }
 
 

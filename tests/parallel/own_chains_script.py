@@ -95,6 +95,12 @@ def refused(call):
         return f"{type(error).__name__}: {error}"
 
 
+def of_first_batch(module):
+    """A forward of a module without example inputs, of one row and of several."""
+    shared_out = parallelize(alike(module), layout="ddp2", device="cpu")
+    return [len(shared_out(rows(number))) for number in (1, 4, 4)]
+
+
 def alike(module):
     """With the first process's weights."""
     dist.broadcast_object_list(weights := [module.state_dict()])
@@ -124,6 +130,8 @@ def main(layouts, names):
         found["said"] = {
             "mixed rows": refused(lambda: Pipeline(Centred(), chunks=2, example_inputs=named, device="cpu")),
             "mixed with data ranks": refused(lambda: parallelize(Centred(), **given_here)),
+            "mixed in the first batch": refused(lambda: of_first_batch(Centred())),
+            "alone in the first batch": refused(lambda: of_first_batch(Chain())),
             "counts": refused(lambda: counting.step(rows(), target=torch.zeros(8, 3))),
             "types": refused(lambda: parallelize(alike(mixed), **given_here)),
             "no loss": refused(lambda: unscored.step(rows(), labels=labels)),

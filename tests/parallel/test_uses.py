@@ -12,6 +12,8 @@ STAGES = {
     "hooked": 1e-5,
     "classified": 1e-5,
     "in_double": 1e-5,
+    "with_a_frozen_stage": 1e-12,
+    "drawn_anew": 1e-5,
     "packed": 1e-5,
     "packed_without_a_cache": 1e-5,
     "of_vmap": "give all rows as one batch",
@@ -19,7 +21,7 @@ STAGES = {
     "generated_from_embeddings": "give them in place of inputs_embeds",
     "own_loss_of_other_targets": "rows count otherwise",
 }
-SHARES = {"in_half": 0.05, "loaded": 1e-5}
+SHARES = {"in_half": 0.05, "in_half_by_default": 1e-6, "loaded": 1e-5}
 
 
 @pytest.mark.parametrize(

@@ -155,11 +155,48 @@ def in_double(make):
         torch.set_default_dtype(torch.float32)
 
 
+def in_half_by_default(make):
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        return trained(make(llama().double()))
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def with_a_frozen_stage(make):
+    """In double precision; the first stage has no gradients."""
+    model = llama().double()
+    model.model.embed_tokens.requires_grad_(False)
+    model.model.layers[0].requires_grad_(False)
+    model = make(model)
+    trained(model, 1)
+    loss = model.step(input_ids=IDS, labels=IDS) if hasattr(model, "step") else model(input_ids=IDS, labels=IDS).loss
+    if not hasattr(model, "step"):
+        loss.backward()
+    clip = getattr(model, "clip_grad_norm_", None) or (
+        lambda most: torch.nn.utils.clip_grad_norm_(model.parameters(), most)
+    )
+    norms = [clip(0.5), clip(0.1)]
+    assert norms[0].dtype == torch.float64
+    return torch.stack(norms)
+
+
+def drawn_anew(make):
+    model = make(llama())
+    torch.manual_seed(5)
+    for name, one in model.named_parameters():
+        if "mlp" in name:
+            torch.nn.init.normal_(one, std=0.2)
+    return trained(model)
+
+
 USES = {
     "pp": (
         hooked,
         classified,
         in_double,
+        with_a_frozen_stage,
+        drawn_anew,
         packed,
         packed_without_a_cache,
         of_vmap,
@@ -167,8 +204,8 @@ USES = {
         generated_from_embeddings,
         own_loss_of_other_targets,
     ),
-    "fsdp": (in_half, loaded, of_vmap),
-    "tp": (in_half, loaded, of_vmap, classified),
+    "fsdp": (in_half, in_half_by_default, loaded, of_vmap),
+    "tp": (in_half, in_half_by_default, loaded, of_vmap, classified),
 }
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import types
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ from modular_converter.parallel.trace.record import bound_arguments, forward_nam
 
 
 CURE = "leave cp out for this model"
+CONTEXT = "_context"
 _ALONE = (
     "cp: a part of the model was called by itself, or attends to another sequence than its own; only the whole model's forward "
     "cuts sequences into parts"
@@ -282,15 +284,20 @@ class ContextParallel:
         return torch.cat(found, 1), None
 
 
-def compute_in_parts(model: Any, group: Group, keeps_parts: bool = True) -> None:
-    """Let a model compute this process's part of each sequence."""
-    context, own = ContextParallel(model, group, keeps_parts), model.forward
+def in_parts(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A class's forward, of whose sequences a process computes its part: see ``compute_in_parts``."""
 
     @functools.wraps(own)
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        return context.run(model, own, args, kwargs)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.__dict__[CONTEXT].run(self, functools.partial(own, self), args, kwargs)
 
-    model.forward = forward
+    return forward
+
+
+def compute_in_parts(model: Any, group: Group, keeps_parts: bool = True) -> None:
+    """Let a model compute this process's part of each sequence."""
+    model.__dict__[CONTEXT] = ContextParallel(model, group, keeps_parts)
+    model.forward = types.MethodType(in_parts(type(model).forward), model)
 
 
 def _there(own: weakref.ref[ContextParallel]) -> ContextParallel:

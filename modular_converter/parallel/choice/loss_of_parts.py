@@ -8,6 +8,7 @@ experts (Mixtral with ``output_router_logits``), or a division by the number of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from modular_converter.parallel.errors import ApplyError, PlanError
 from modular_converter.parallel.tiny.build import copy_of
 from modular_converter.parallel.tiny.shrink import BATCH
 from modular_converter.parallel.torch_private import pytree
-from modular_converter.parallel.torch_switches import one_thread
+from modular_converter.parallel.torch_switches import default_type, one_thread
 from modular_converter.parallel.trace.unchanged import unchanged
 
 
@@ -46,9 +47,10 @@ def is_no_mean_of_parts(model: Any, labels: Any, options: Mapping[str, Any]) -> 
         small = small_instance(target_like(model), small_settings(model))
     except PlanError:
         return False
-    one = copy_of(small.model).eval()
-    # A caller's autocast rounds more than these losses may differ by.
-    with torch.random.fork_rng(devices=[]), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+    one = copy_of(small.model).eval().float()
+    # A caller's autocast or default type rounds more than these losses may differ by.
+    exact = torch.autocast("cpu", enabled=False), default_type(torch.float32)
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), exact[0], exact[1]:
         for more in _labelled(one, small.inputs, labels):
             given = {**small.inputs, **more}
             try:
@@ -57,10 +59,23 @@ def is_no_mean_of_parts(model: Any, labels: Any, options: Mapping[str, Any]) -> 
             except Exception:  # of the model's own code: it takes no such labels, or no part of its inputs
                 continue
             mean = [sum(pair) / BATCH for pair in zip(*parts)]
-            total = torch.stack([part.norm() for part in whole]).norm()
-            pairs = zip(whole, mean)
-            return not all((a - b).norm() <= _ALIKE * a.norm() + _ZERO * total for a, b in pairs)
+            total = math.hypot(*map(norm, whole))
+            return not all(alike(b, a, _ALIKE, _ZERO * total) for a, b in zip(whole, mean))
     return False
+
+
+def alike(found: torch.Tensor, want: torch.Tensor, part: float, least: float = 0.0) -> bool:
+    """Whether tensors differ by no more than a part of the second's norm and a least norm; two infinities are alike, and two NaN."""
+    apart = found - want
+    if not math.isfinite(distance := norm(apart)):
+        known = (found == want) | (found.isnan() & want.isnan())
+        distance, want = norm(apart.masked_fill(known, 0.0)), want.nan_to_num(0.0, 0.0, 0.0)
+    return distance <= part * norm(want) + least
+
+
+def norm(tensor: torch.Tensor) -> float:
+    """The norm of all entries, in float32 at least."""
+    return float(torch.linalg.vector_norm(tensor, dtype=torch.promote_types(tensor.dtype, torch.float32)))
 
 
 def refuse_mixed_rows(
@@ -70,6 +85,7 @@ def refuse_mixed_rows(
     rows: Sequence[Mapping[str, Any]],
     parts: str,
     cure: str,
+    sizes: bool = True,
 ) -> None:
     """Raise ``ApplyError`` if a row of what a model returns is another one where it is computed alone: see ``mixes_rows``.
 
@@ -78,7 +94,7 @@ def refuse_mixed_rows(
         parts: what has fewer rows than the batch.
         cure: what else to give.
     """
-    if len(rows) > 1 and mixes_rows(small, given, rows):
+    if len(rows) > 1 and mixes_rows(small, given, rows, sizes):
         raise ApplyError(
             f"a row of what {type(model).__name__} returns depends on the other rows of its batch, or on their number, as behind a "
             f"mean or a norm over the batch, and {parts} have fewer rows: compute each row alone, or {cure}"
@@ -86,13 +102,16 @@ def refuse_mixed_rows(
 
 
 @one_thread()
-def mixes_rows(model: torch.nn.Module, given: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+def mixes_rows(
+    model: torch.nn.Module, given: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], sizes: bool = True
+) -> bool:
     """Whether a row of a result is another one where it is computed alone; False where a row does not run alone, or draws numbers.
 
     Args:
         model: in eval mode; its state is unchanged.
         given: the arguments of a forward.
         rows: those of its rows.
+        sizes: whether a row of another length alone, as in a table of each row with each other one, is another row.
     """
 
     def results(inputs: Mapping[str, Any], seed: int) -> list[torch.Tensor]:
@@ -109,16 +128,16 @@ def mixes_rows(model: torch.nn.Module, given: Mapping[str, Any], rows: Sequence[
         except Exception:  # of the model's own code
             return False
     return any(
-        _is_other(one[number], other[0])
+        one.shape[1:] != other.shape[1:]
+        or not alike(other, one[number * len(other) : (number + 1) * len(other)], _rounded(one), _ZERO)
         for number, row in enumerate(alone)
         for one, other in zip(whole, row)
-        if (len(one), len(other)) == (len(rows), 1) and one.shape[1:] == other.shape[1:]
+        if len(one) == len(rows) * len(other) and (sizes or one.shape[1:] == other.shape[1:])
     )
 
 
-def _is_other(one: torch.Tensor, other: torch.Tensor) -> bool:
-    apart, known = (one - other).nan_to_num(0.0), one.nan_to_num(0.0, 0.0, 0.0)  # two infinities are alike
-    return bool(apart.norm() > _ROUNDED * known.norm() + _ZERO)
+def _rounded(tensor: torch.Tensor) -> float:
+    return max(_ROUNDED, 16 * float(torch.finfo(tensor.dtype).eps))
 
 
 def _labelled(model: Any, inputs: Mapping[str, Any], labels: Any) -> Iterator[dict[str, Any]]:
@@ -140,15 +159,17 @@ def _labelled(model: Any, inputs: Mapping[str, Any], labels: Any) -> Iterator[di
 
 def single_rows(given: Mapping[str, Any], size: int = BATCH) -> list[dict[str, Any]]:
     """The rows of a batch; what has no rows is as it is."""
+    return [rows_between(given, size, number, number + 1) for number in range(size)]
+
+
+def rows_between(given: Mapping[str, Any], size: int, start: int, stop: int) -> dict[str, Any]:
+    """Some rows of a batch of this size; what has no rows is as it is."""
 
     def has_rows(value: Any) -> bool:
         is_list = isinstance(value, list) or (isinstance(value, torch.Tensor) and value.dim() > 0)
         return is_list and len(value) == size
 
-    return [
-        {name: value[number : number + 1] if has_rows(value) else value for name, value in given.items()}
-        for number in range(size)
-    ]
+    return {name: value[start:stop] if has_rows(value) else value for name, value in given.items()}
 
 
 def _gradients(model: Any, given: Mapping[str, Any], options: Mapping[str, Any]) -> list[torch.Tensor]:

@@ -192,6 +192,7 @@ class LayerFlow:
         asked: the tensors that bypass a layer without a name in the plan, in order.
         inner: path of a layer, which runs once -> the calls of modules inside that return asked tensors, in order.
         rewritten: numbers of layers whose entering tensors the model writes to in place.
+        changed: paths of modules to whose results it does.
     """
 
     results: Mapping[str, tuple[Any, ...]]
@@ -200,6 +201,7 @@ class LayerFlow:
     asked: tuple[AskedTensor, ...] = ()
     inner: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rewritten: frozenset[int] = frozenset()
+    changed: frozenset[str] = frozenset()
 
 
 def layers_entry(model: torch.nn.Module, plan: PipelinePlan) -> Entry:
@@ -271,7 +273,8 @@ def flow_of(
     kept = {*parts(model, plan), *(spot.path for one in asked for spot in one.spots)}
     results = {path: tuple(one.value for one in watch.made if one.path == path) for path in kept}
     inner = _inner(layers, watch.made, asked)
-    return LayerFlow(results, watch.entering, output, asked, inner, watch.rewritten())
+    changed = frozenset(one.path for one in watch.made if versions_of(one.value) != one.versions)
+    return LayerFlow(results, watch.entering, output, asked, inner, watch.rewritten(), changed)
 
 
 class _Watch:

@@ -274,6 +274,8 @@ class StageModule(torch.nn.Module):
             if (device, path, call) not in self._results:  # the same for every micro-batch
                 self._results[device, path, call] = self._nothing(path, known, device)
             leaves, form = pytree.tree_flatten(self._results[device, path, call])
+            if path in self._flow.changed:  # a blank that layers share would no longer reveal missing values
+                leaves = [one.clone() if isinstance(one, torch.Tensor) else one for one in leaves]
             for one, tensor in zip(self._earlier, passed):
                 for spot in one.spots:
                     if (spot.path, spot.call) == (path, call):
@@ -336,12 +338,23 @@ class StageModule(torch.nn.Module):
             values = self._received if is_start else self._passing()
             if not values:
                 return None
-            given = {**bound_arguments(layer, args, kwargs), **values}
+            given = bound_arguments(layer, args, kwargs)
+            if is_start:
+                values = {name: self._written_into(given.get(name), one) for name, one in values.items()}
+            given |= values
             # In the order of the call: a hook of the backward pass gets the gradients of these.
             names = forward_names(layer)[: len(args)]
             return tuple(given.pop(name) for name in names), given
 
         return give
+
+    def _written_into(self, held: Any, value: Any) -> Any:
+        """A received value; where layers write to what they get, in the tensor that code around the layer has and reads again."""
+        assert self._flow is not None
+        blank = any(held is one for one in self._shared.values()) or not isinstance(held, torch.Tensor)
+        if not self._flow.rewritten or blank or held.shape != value.shape or (held.is_leaf and held.requires_grad):
+            return value
+        return held.copy_(value)
 
     def _take(self, layer: torch.nn.Module, args: Any, kwargs: Any) -> None:
         self._sent = {**handed_over(layer, args, kwargs, self._layers, self._given), **self._passing()}

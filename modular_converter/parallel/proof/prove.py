@@ -308,10 +308,15 @@ def inputs_by_name(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence
     signature = inspect.signature(module.forward)
     try:
         if isinstance(inputs, Mapping):
-            kinds = {one.kind for one in signature.parameters.values()}
-            bound = signature.bind(**inputs).arguments if inspect.Parameter.VAR_KEYWORD not in kinds else inputs
+            bound = (
+                signature.bind(**inputs).arguments
+                if inspect.Parameter.VAR_KEYWORD not in _kinds(signature)
+                else inputs
+            )
             return dict(bound)
         given = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+        if {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= {*_kinds(signature)}:
+            signature = _handed_to(module) or signature
         found = dict(signature.bind(*given).arguments)
     except TypeError as error:
         raise BuildError(f"{name}: these inputs do not fit its forward: {error}") from error
@@ -319,6 +324,18 @@ def inputs_by_name(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence
     if unnamed:
         raise BuildError(f"{name}: its forward takes {unnamed[0]!r} by position alone: give its arguments names")
     return found
+
+
+def _kinds(signature: inspect.Signature) -> list[Any]:
+    return [one.kind for one in signature.parameters.values()]
+
+
+def _handed_to(module: torch.nn.Module) -> inspect.Signature | None:
+    """The signature of the forward to which ``*args, **kwargs`` go: of the parent class, else of the only part; None if unknown."""
+    parents = [vars(base)["forward"].__get__(module) for base in type(module).__mro__[1:] if "forward" in vars(base)]
+    parts = [one.forward for one in module.children()]
+    found = [inspect.signature(one) for one in (*parents, *(parts if len(parts) == 1 else []))]
+    return next((one for one in found if one.parameters and not {*_WITHOUT_NAME} & {*_kinds(one)}), None)
 
 
 _WITHOUT_NAME = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)

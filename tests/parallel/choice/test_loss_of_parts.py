@@ -10,11 +10,13 @@ import torch
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.choice.loss_of_parts import (  # noqa: E402
+    alike,
     is_no_mean_of_parts,
     mixes_rows,
     single_rows,
 )
 from modular_converter.parallel.tiny.build import Target, build, target_of  # noqa: E402
+from modular_converter.parallel.torch_switches import default_type  # noqa: E402
 
 
 TOKENS, ROWS = torch.ones(3, 7, dtype=torch.long), torch.ones(3, dtype=torch.long)
@@ -75,6 +77,10 @@ def test_what_is_none_is_noticed(name: str, labels: Any, options: dict[str, Any]
         (lambda x: x / len(x), True),
         (lambda x: x.cumsum(0), True),
         (lambda x: x.flip(0).cumsum(0).flip(0), True),
+        (lambda x: x @ x.T, True),
+        (lambda x: (x - x.mean(0)).flatten(), True),
+        (lambda x: x.flatten(), False),
+        (lambda x: x / x.std(0), True),  # NaN alone
         (lambda x: x.unflatten(0, (-1, 2)).flip(1).flatten(0, 1) if len(x) > 1 else x, True),
     ],
 )
@@ -91,4 +97,27 @@ def test_rows_that_depend_on_others_are_found(forward: Any, mixes: bool) -> None
 @pytest.mark.parametrize("name", ["llama", "mixtral", "clip"])
 def test_rows_of_the_library_do_not(name: str) -> None:
     small = build(target_of(name))
-    assert not mixes_rows(small.model, small.inputs, single_rows(small.inputs))
+    assert not mixes_rows(small.model, small.inputs, single_rows(small.inputs), sizes=False)
+    # CLIP returns a table of each text with each image.
+    assert mixes_rows(small.model, small.inputs, single_rows(small.inputs)) is (name == "clip")
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_another_default_type_changes_no_answer(kind: torch.dtype) -> None:
+    with default_type(kind):
+        assert not is_no_mean_of_parts(model_of("llama"), TOKENS, {})
+
+
+def test_alike() -> None:
+    one = torch.tensor([1.0, torch.inf, torch.nan])
+    assert alike(one, one.clone(), 0.0)
+    for other in (
+        [1.0, -torch.inf, torch.nan],
+        [1.0, torch.inf, 2.0],
+        [torch.nan, torch.inf, torch.nan],
+        [1.1, torch.inf, torch.nan],
+    ):
+        assert not alike(torch.tensor(other), one, 1e-3) and not alike(one, torch.tensor(other), 1e-3)
+    assert alike(torch.tensor([1.0, 1e-3]), torch.tensor([1.0, 0.0]), 1e-2) and alike(
+        torch.zeros(2), torch.ones(2), 0.0, 2.0
+    )

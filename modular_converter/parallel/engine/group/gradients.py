@@ -13,7 +13,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -53,23 +53,25 @@ def norm_of(
         raise ApplyError(
             f"a norm of kind {kind} cannot be put together from shares; use one above 0, such as 2.0 or inf"
         )
-    norms: dict[_Cut, list[torch.Tensor]] = {cut: [torch.zeros((), device=place)] for cut in _CUTS}
-    data: ProcessGroup | None = None
+    # Processes without gradients, as of a stage whose weights are frozen, do not know the type of the others'.
+    nothing = torch.zeros((), device=place, dtype=torch.float64)
+    norms: dict[_Cut, list[torch.Tensor]] = {cut: [nothing] for cut in _CUTS}
+    data, exact = cast("ProcessGroup | None", None), torch.float32
     for one in weights:
+        exact = torch.promote_types(exact, one.stored.dtype)
         spread_over = one.data()
         data = spread_over or data
         if one.stored.grad is not None and is_first_replica(one):
             gradient = one.local(one.stored.grad)
             if not gradient.numel():  # a share without rows, of which torch computes no norm of kind inf
                 continue
-            exact = torch.promote_types(gradient.dtype, torch.float32)
-            found = torch.linalg.vector_norm(gradient, kind, dtype=exact)
-            norms[one.cut, spread_over is not None].append(found.to(place))
+            found = torch.linalg.vector_norm(gradient, kind, dtype=torch.promote_types(gradient.dtype, torch.float32))
+            norms[one.cut, spread_over is not None].append(found.to(place, torch.float64))
     if kind == float("inf"):
         largest = torch.stack([norm for cut in _CUTS for norm in norms[cut]]).max().view(1)
         for one_group in (group, data, stages):
             largest = torch.stack(one_group.all_gather(largest)).amax(0) if one_group is not None else largest
-        return largest[0]
+        return largest[0].to(exact)
     sums = torch.stack([torch.stack(norms[cut]).pow(kind).sum() for cut in _CUTS])
     if data is not None:
         sums[[1, 3]] = data.all_reduce(sums[[1, 3]])
@@ -78,7 +80,7 @@ def norm_of(
     total = sums.sum()
     if stages is not None:
         total = stages.all_reduce(total)
-    return total.pow(1.0 / kind)
+    return total.pow(1.0 / kind).to(exact)
 
 
 def scale_gradients(weights: Iterable[Spread], norm: torch.Tensor, max_norm: float) -> None:

@@ -5,7 +5,6 @@ All processes call it with the same model. It replaces the parameters, so an opt
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import os
@@ -16,9 +15,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from modular_converter.parallel.choice.context_parallel import CONTEXT, ContextParallel, difference_in_parts, in_parts
 from modular_converter.parallel.choice.context_parallel import CURE as WITHOUT_CP
-from modular_converter.parallel.choice.context_parallel import ContextParallel, difference_in_parts
-from modular_converter.parallel.choice.loss_of_parts import refuse_mixed_rows, single_rows
 from modular_converter.parallel.choice.select_plan import kept
 from modular_converter.parallel.choice.sequence_parallel import (
     CURE,
@@ -56,6 +54,7 @@ from modular_converter.parallel.engine.group.held_weights import (
     through_shares,
 )
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED
+from modular_converter.parallel.engine.group.parts_of_batch import look_at_rows
 from modular_converter.parallel.engine.group.process_grid import (
     ProcessGrid,
     join_group,
@@ -86,7 +85,7 @@ from modular_converter.parallel.engine.group.whole_state import (
     other_arguments,
     whole_tensors,
 )
-from modular_converter.parallel.errors import ApplyError, BuildError
+from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.inference.generation import (
     GENERATE_BATCH,
     MANAGERS,
@@ -100,11 +99,9 @@ from modular_converter.parallel.inference.generation import (
 from modular_converter.parallel.inference.plain_forwards import DirectGroup, make_inference
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import resolve
-from modular_converter.parallel.proof.prove import small_copy
 from modular_converter.parallel.shard.apply import Applied
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.shard.forwards import check_ids, never_traced
-from modular_converter.parallel.tiny.inputs import examples_of
 from modular_converter.parallel.torch_private import as_root
 
 
@@ -179,8 +176,8 @@ def parallelize_here(given: Arguments) -> Any:
         refuse_other_options(f"layout={given.layout}, training={given.training}, inference={inference}")
     grid = process_grid(given.layout, given.mesh, inference, place)
     model, given, source = opened(given, grid, place)
-    if grid.layout.data > 1 and (examples := examples_of(model)) is not None:
-        _refuse_mixed_examples(model, examples)
+    if grid.layout.data > 1:
+        look_at_rows(model)
     types = kept_types(model, given.weight_type)
     refuse_options(model, grid, given.training, types)
     said = given.verbose if dist.get_rank() == 0 else None
@@ -195,8 +192,8 @@ def parallelize_here(given: Arguments) -> Any:
     if grid.context is not None:
         _refuse_parts("cp", WITHOUT_CP, lambda: difference_in_parts(model), grid)
     checked = check_ids(model)
-    in_parts = given.training is not None and given.training.sequence_parallel
-    sequence = _sequence_plan(model, plan, grid, skeleton) if in_parts else None
+    divided = given.training is not None and given.training.sequence_parallel
+    sequence = _sequence_plan(model, plan, grid, skeleton) if divided else None
     applied = source.apply_plan(model, plan if sequence is None else sequence.plan, types, grid.data is not None)
     if isinstance(grid.group, DirectGroup):
         make_inference(applied, grid.group, given.compile)
@@ -229,15 +226,6 @@ def parallelize_here(given: Arguments) -> Any:
     if said is not None:
         print_usage(model, share, f"this process's share of {grid.everyone.size}", model._figures(), said)
     return model
-
-
-def _refuse_mixed_examples(model: Any, examples: Mapping[str, Any]) -> None:
-    """Raise ``ApplyError`` if a copy of a module shows that a row depends on the others, of which data ranks have other ones."""
-    with contextlib.suppress(BuildError):  # too large for a copy
-        small = small_copy(model, examples)
-        size = next((len(one) for one in small.inputs.values() if isinstance(one, torch.Tensor) and one.dim()), 0)
-        rows = single_rows(small.inputs, size)
-        refuse_mixed_rows(model, small.model, small.inputs, rows, "data ranks", "leave ddp and fsdp out")
 
 
 def _know_shares(model: Any, applied: Applied, unproven: Unproven | None) -> None:
@@ -295,17 +283,7 @@ def _share_sequences(model: Any, grid: ProcessGrid, sequence: SequencePlan | Non
     if sequence is not None:
         model.__dict__["_sequence"] = SequenceParallel(model, sequence.zone, grid.group, sequence.products)
     if grid.context is not None:
-        model.__dict__["_context"] = ContextParallel(model, grid.context)
-
-
-def _in_parts(own: Callable[..., Any]) -> Callable[..., Any]:
-    """A forward whose processes share out sequences."""
-
-    @functools.wraps(own)
-    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.__dict__["_context"].run(self, functools.partial(own, self), args, kwargs)
-
-    return forward
+        model.__dict__[CONTEXT] = ContextParallel(model, grid.context)
 
 
 def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
@@ -313,7 +291,7 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     inference = isinstance(grid.group, DirectGroup)
     inner = {name: getattr(own, name) for name in ("forward", "generate") if hasattr(own, name)}
     if grid.context is not None:
-        inner["forward"] = _in_parts(own.forward)
+        inner["forward"] = in_parts(own.forward)
     body: dict[str, Any] = {name: with_whole_heads(refusing_unproven(name, method)) for name, method in inner.items()}
     if grid.context is not None:
         body |= refusals(own, ("generate", GENERATE_BATCH), ApplyError, _NO_CACHE)

@@ -15,6 +15,7 @@ import torch
 
 from modular_converter.parallel.engine.group.same_calls import CALLS, refused_here
 from modular_converter.parallel.engine.group.share_tensors import (
+    DRAWN,
     OF_SHAPE,
     marked_classes,
     treats_each_entry,
@@ -27,6 +28,7 @@ from modular_converter.parallel.trace.record import tensors_in
 _NUMBERS = frozenset(
     ("the gradient", *["__format__", "__reduce_ex__", "as_subclass", "backward", "data_ptr", "untyped_storage"])
 )
+_DRAWN = frozenset(DRAWN.split())
 _TENSOR: Any = torch.Tensor
 _Facts = tuple[str, torch.device]
 """The name of a weight, and the device of this process."""
@@ -43,6 +45,8 @@ class OfOtherStage:
         facts: _Facts = given[0]._facts
         if func == _TENSOR.device.__get__:
             return facts[1]
+        if func.__name__ in _DRAWN or getattr(func, "__module__", "") == torch.nn.init.__name__:
+            return _drawn(func, args, kwargs or {}, facts)
         name = "the gradient" if func == _TENSOR.grad.__get__ else func.__name__
         if name in _NUMBERS or func not in OF_SHAPE and not treats_each_entry(func):
             raise _refused(name, facts)
@@ -66,6 +70,21 @@ _MARKED = marked_classes(OfOtherStage, torch.Tensor, torch.nn.Parameter)
 def _mark(tensor: Any, facts: _Facts) -> None:
     tensor.__class__ = _MARKED.get(type(tensor), type(tensor))
     tensor._facts = facts
+
+
+def _drawn(func: Any, args: Any, kwargs: Any, facts: _Facts) -> Any:
+    """Draw the numbers of a weight's entries, and forget them: what is drawn next is what one process draws."""
+
+    def real(one: Any) -> Any:
+        own: Any = one if isinstance(one, OfOtherStage) else None
+        return one if own is None else torch.empty(own.shape, dtype=own.dtype, device=facts[1])
+
+    found = func(*map(real, args), **{name: real(one) for name, one in kwargs.items()})
+    if func.__name__.endswith("_"):
+        return next(one for one in (*args, *kwargs.values()) if isinstance(one, OfOtherStage))
+    found = found.to("meta")
+    _mark(found, facts)
+    return found
 
 
 def _refused(what: str, facts: _Facts) -> Exception:

@@ -5,6 +5,7 @@ Gradients are means over data ranks. That is the gradient of the whole batch's l
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -12,11 +13,21 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from modular_converter.parallel.choice.loss_of_parts import is_no_mean_of_parts, loss_in
+from modular_converter.parallel.choice.loss_of_parts import (
+    is_no_mean_of_parts,
+    loss_in,
+    refuse_mixed_rows,
+    rows_between,
+    single_rows,
+)
+from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.same_calls import digest_of, everywhere
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.modules import is_plain
+from modular_converter.parallel.proof.prove import small_copy
+from modular_converter.parallel.tiny.build import MOST_PARAMETERS, Small, copy_of
+from modular_converter.parallel.tiny.inputs import examples_of
 from modular_converter.parallel.trace.record import forward_names
 
 
@@ -67,12 +78,41 @@ def _differ(old: Sequence[tuple[torch.Tensor | None, int]], new: Sequence[tuple[
     return any(a is b or a is None or b is None or not torch.equal(a, b) for (a, _), (b, _) in pairs)
 
 
+_COPY = "_copy_without_batch"
+"""Of a module: a copy of it, until its first batch of several rows."""
+_SEVERAL = 2
+
+
+def look_at_rows(model: torch.nn.Module) -> None:
+    """Before a model is shared out over data ranks: its example inputs show whether rows depend on each other.
+
+    A module without them keeps a copy, which the first batch shows. Raises ``ApplyError`` if rows depend on each other.
+    """
+    examples = examples_of(model)
+    with contextlib.suppress(BuildError):  # too large for a copy, or it cannot be copied
+        if examples is not None:
+            _refuse_mixed(model, small_copy(model, examples))
+        elif not hasattr(model, "config") and sum(one.numel() for one in model.parameters()) <= MOST_PARAMETERS:
+            model.__dict__[_COPY] = copy_of(model)
+
+
+def _refuse_mixed(model: torch.nn.Module, small: Small, own: bool = True) -> None:
+    """Refuse rows that depend on each other; of the library's models, tables of each row with each other one are as they are."""
+    rows = single_rows(small.inputs, _rows_in(small.inputs))
+    refuse_mixed_rows(model, small.model, small.inputs, rows, "data ranks", "leave ddp and fsdp out", own)
+
+
+def _rows_in(given: Mapping[str, Any]) -> int:
+    return next((len(one) for one in given.values() if isinstance(one, torch.Tensor) and one.dim()), 0)
+
+
 class PartsOfBatch:
     """The losses and buffers of the processes of a model with data ranks."""
 
     def __init__(self, model: torch.nn.Module, grid: ProcessGrid) -> None:
         self.model, self.grid, self.names = model, grid, forward_names(model)
         self.buffers, self.means = WrittenBuffers(model.named_modules()), dict[Any, bool]()
+        self.looked = examples_of(model) is not None
 
     def weigh(self, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any], settings: bytes) -> None:
         """After a forward: the backward of its loss is to compare how much this process's labels count with the others.
@@ -80,9 +120,11 @@ class PartsOfBatch:
         Args:
             settings: of the model, as ``known_settings`` has them.
 
-        Raises ``ApplyError`` for a loss that is no mean over parts of a batch.
+        Raises ``ApplyError`` for a loss that is no mean over parts of a batch, and for rows that depend on each other.
         """
         given = {**dict(zip(self.names, args)), **kwargs}
+        if not self.looked:
+            self._look(given)
         labels: Any = given.get("labels")
         loss: Any = loss_in(result)
         is_loss = isinstance(loss, torch.Tensor) and not loss.dim() and loss.requires_grad
@@ -91,6 +133,24 @@ class PartsOfBatch:
         self._refuse_no_mean(labels, given, settings)
         if isinstance(labels, torch.Tensor) and given.get("num_items_in_batch") is None:
             loss.register_hook(partial(self.refuse_unequal, self._counts(labels, getattr(result, "logits", None))))
+
+    def _look(self, given: Mapping[str, Any]) -> None:
+        """Refuse rows that depend on each other, in a small instance, or in a module's own copy and its first batch of several."""
+        copy, size = self.model.__dict__.get(_COPY), _rows_in(given)
+        self.looked = copy is None or size >= _SEVERAL
+        if not self.looked:
+            return
+        try:
+            if copy is None:
+                small = small_instance(target_like(self.model), small_settings(self.model))
+            else:
+                few = {name: one.cpu() if isinstance(one, torch.Tensor) else one for name, one in given.items()}
+                small = small_copy(copy, rows_between(few, size, 0, _SEVERAL))
+        except PlanError:  # there is none, or it does not run alone
+            return
+        finally:
+            self.model.__dict__.pop(_COPY, None)
+        _refuse_mixed(self.model, small, copy is not None)
 
     def _refuse_no_mean(self, labels: Any, given: Mapping[str, Any], settings: bytes) -> None:
         options = {n: one for n, one in given.items() if n not in ("labels", "num_items_in_batch") and is_plain(one)}

@@ -209,6 +209,13 @@ def _is_among_equals(func: Any, args: Any, kwargs: Any, shares: Iterable[Any]) -
     return not any(holds_other_shares(one._whole[2], group) for one in shares)
 
 
+DRAWN = (
+    "bernoulli bernoulli_ binomial cauchy_ exponential_ geometric_ log_normal_ multinomial native_dropout normal normal_ poisson "
+    "rand_like randint_like randn_like random_ uniform_"
+)
+"""Operations of torch that draw numbers."""
+
+
 @functools.lru_cache(maxsize=512)
 def treats_each_entry(func: Any) -> bool:
     """Whether each entry of an operation's result depends on the entries at its place alone."""

@@ -35,7 +35,7 @@ from modular_converter.parallel.engine.group.other_stages import note_step, with
 from modular_converter.parallel.engine.group.plain_tensors import meet_with, plain_among
 from modular_converter.parallel.engine.group.process_grid import mean_over
 from modular_converter.parallel.engine.group.same_calls import meet_of, refused_here, together
-from modular_converter.parallel.engine.group.share_tensors import ShareTensor
+from modular_converter.parallel.engine.group.share_tensors import DRAWN, ShareTensor
 from modular_converter.parallel.engine.group.views_of_weights import (
     CopiedView,
     as_views,
@@ -59,10 +59,6 @@ from modular_converter.parallel.trace.record import written_by
 _NUMBER = torch.ops.aten._local_scalar_dense.default
 # Steps of optimizers that treat each entry alone, for which torch has no placements; on whole tensors they take their memory.
 _FUSED_STEPS = frozenset((torch.ops.aten._fused_sgd_, torch.ops.aten._fused_adagrad_))
-_DRAWN = (
-    "bernoulli bernoulli_ binomial cauchy_ exponential_ geometric_ log_normal_ multinomial native_dropout normal normal_ poisson "
-    "rand_like randint_like randn_like random_ uniform_"
-)
 # Where torch chooses placements; it hands an error of its own on.
 _PLACES = "_propagate_op_sharding_dispatch_slow_path"
 
@@ -83,7 +79,7 @@ class WholeOperations:
     def __init__(self) -> None:
         self.handlers: dict[Any, Callable[..., Any]] = dict.fromkeys(_placed_with_others(), _with_plain)
         self.handlers[_NUMBER] = on_whole
-        self.handlers |= dict.fromkeys(_forms(_DRAWN), _noise)
+        self.handlers |= dict.fromkeys(_forms(DRAWN), _noise)
         self.handlers |= dict.fromkeys(_forms("index_put_ index_put"), on_whole)
 
     def enter(self, users: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from modular_converter.parallel.choice.loss_of_parts import alike, norm
 from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.torch_private import pytree
 
@@ -65,18 +66,18 @@ class LossOfRows:
             self._first = first = _row(output, target, int(_repeats(target).argmin()))
             self._of_first = self._gradients([first])
         row = _row(output, target, _unlike(target, first.target))
-        pairs = ((first, first), (row, row), (first, row)) if self._adds is None else ((first, row),)
         of_row = self._gradients([row])
-        for one, other in pairs:
-            factors = (1.0, 0.5) if self._adds is None else (1.0 if self._adds else 0.5,)
+        whole = (
+            [(row, row, of_row, of_row), (first, first, self._of_first, self._of_first)] if self._adds is None else []
+        )
+        for one, other, *alone in [*whole, (first, row, self._of_first, of_row)]:
             together = self._gradients([one, other])
-            alone = [
-                torch.cat(pair) for pair in zip(*(self._of_first if a is first else of_row for a in (one, other)))
-            ]
-            if not any(bool(gradient.any()) for gradient in (*together, *alone)):
+            sizes = [norm(gradient) for gradient in together]
+            if not any(sizes) and not any(bool(gradient.any()) for own in alone for gradient in own):
                 continue  # rows that do not count at all
-            self._largest = max(self._largest, *map(_norm, together))
-            fitting = [f for f in factors if all(self._alike(a, b * f) for a, b in zip(together, alone))]
+            self._largest = max(self._largest, *sizes)
+            factors = (1.0, 0.5) if self._adds is None else (1.0 if self._adds else 0.5,)
+            fitting = [factor for factor in factors if self._fits(together, alone, factor)]
             if not fitting:
                 raise ApplyError(
                     "rows count otherwise in loss= together than alone, as in a mean over the labels that count, with weights of "
@@ -85,9 +86,13 @@ class LossOfRows:
                 )
             self._adds = fitting[0] == 1.0
 
-    def _alike(self, one: torch.Tensor, other: torch.Tensor) -> bool:
-        least: float = torch.finfo(one.dtype).eps ** 0.5
-        return _norm(one - other) <= least * max(_norm(other), 1e-3 * self._largest)
+    def _fits(self, together: Sequence[torch.Tensor], alone: Sequence[Sequence[torch.Tensor]], factor: float) -> bool:
+        """Whether the gradients of two rows are those of each alone, times a factor."""
+        pairs = [(both[at : at + 1], one) for at, own in enumerate(alone) for both, one in zip(together, own)]
+        part = [float(torch.finfo(one.dtype).eps ** 0.5) for _, one in pairs]
+        return all(
+            alike(both, one * factor, least, least * 1e-3 * self._largest) for (both, one), least in zip(pairs, part)
+        )
 
     def _gradients(self, rows: Sequence[_Row]) -> list[torch.Tensor]:
         first = rows[0]
@@ -108,10 +113,6 @@ class LossOfRows:
                 f"loss= fails with {len(rows)} rows ({one_line(error)}), so that it cannot be proven to be a mean of rows: give chunks=1"
             ) from error
         return [one.detach() for one in found]
-
-
-def _norm(tensor: torch.Tensor) -> float:
-    return float(tensor.double().norm())
 
 
 def _repeats(target: torch.Tensor) -> torch.Tensor:

@@ -516,7 +516,9 @@ class Pipeline(Checkpoints):
 
     def _named(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> dict[str, Any]:
         """The inputs by name."""
-        names = forward_names(self._shapes)
+        names = forward_names(self._shapes) or tuple(
+            examples_of(self._shapes) or ()
+        )  # of a forward of *args, **kwargs
         if len(args) > len(names):
             raise ApplyError(f"{len(args)} inputs in order: the forward takes {', '.join(names) or 'none'}")
         twice = [name for name in names[: len(args)] if name in inputs]

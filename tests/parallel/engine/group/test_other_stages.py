@@ -59,6 +59,31 @@ def test_what_needs_numbers_is_refused(code: str) -> None:
         eval(code, {"own": own, "other": other, "averages": averages, "torch": torch, "io": io})
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        torch.randn_like,
+        torch.nn.init.xavier_uniform_,
+        torch.nn.init.kaiming_normal_,
+        lambda one: torch.nn.init.constant_(one, 0.5),
+        lambda one: one.normal_(0.0, 0.2),
+        lambda one: torch.nn.init.normal_(tensor=one, std=0.2),
+    ],
+)
+def test_what_is_drawn_next_is_what_one_process_draws(draw: Any) -> None:
+    _, other = weights()
+    states = []
+    for one in (other, torch.nn.Parameter(torch.ones(4, 2))):
+        torch.manual_seed(1)
+        with torch.no_grad():
+            found = draw(one)
+        assert found.shape == (4, 2) and found.is_meta == one.is_meta
+        states.append(torch.rand(3))
+    assert torch.equal(*states)
+    with pytest.raises(ApplyError):
+        draw(other).norm()
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_an_optimizer_gets_the_weights_of_this_process(named: bool) -> None:
     own, other = weights()
