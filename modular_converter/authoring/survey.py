@@ -4,7 +4,6 @@ the formatters that a project runs, by its hooks of pre-commit and the tables of
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from collections import Counter, defaultdict
@@ -14,7 +13,6 @@ from typing import NamedTuple
 
 from modular_converter.convert.source.library import Library, written_name
 from modular_converter.files.read import package_of
-from modular_converter.model.nodes import parse
 from modular_converter.settings import toml_files
 from modular_converter.settings.disk import is_below, repository_above, upwards
 from modular_converter.settings.toml_files import EXACT_VERSION, other_options
@@ -179,12 +177,11 @@ def read_file(path: str, model: str, kind: str, library: Library) -> SurveyedFil
     module = library.module_if_readable(path)
     if module is None:
         return None
-    nodes = [node for node in parse(library.text(path)).body if isinstance(node, ast.ClassDef)]
-    names = (ast.unparse(base) for node in nodes for base in node.bases)
+    classes = tuple(module.classes)
+    names = (base for name in classes for base in module.definitions[name].bases)
     imported = {one.bound: one.module for one in module.imported.values() if one.name}
     outside = (base for base in names if _is_outside(imported.get(base, ".")))
     modules = tuple(dict.fromkeys(one.module for one in module.imported.values()))
-    classes = tuple(node.name for node in nodes)
     return SurveyedFile(path, model, kind, classes, tuple(outside), modules, module.header.strip("\n"))
 
 

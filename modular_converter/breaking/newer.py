@@ -23,8 +23,8 @@ from modular_converter.files.read import text_of_content
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding
 from modular_converter.git.affected import affected
 from modular_converter.git.work_tree import MOST_BYTES, GitError, WorkTrees
-from modular_converter.model.bindings import FUNCTIONS, Function, bindings_in
-from modular_converter.model.nodes import parse, walk
+from modular_converter.model.bindings import Function, bindings_in
+from modular_converter.model.nodes import functions_of, parse, walk
 from modular_converter.settings.disk import NO_FOLLOW, is_below, read_regular
 from modular_converter.settings.values import Settings
 
@@ -151,7 +151,7 @@ def _outside(text: str, followed: Collection[str], word: str, marks: Callable[[s
     """
     lines = text.split("\n")
     methods = set[str]()
-    for node, owner in _functions(parse(text)):
+    for owner, node in functions_of(parse(text)):
         named = caseless(node.name)
         if node.name not in followed and word not in named and (body := _body(node)):
             untold = marks(owner) if owner else frozenset()
@@ -160,15 +160,6 @@ def _outside(text: str, followed: Collection[str], word: str, marks: Callable[[s
             lines[first - 1 : last] = [" ".join((node.name, *_summary(node))), *[""] * (last - first)]
             methods |= {node.name, *untold}
     return _Outside("\n".join(line for line in lines if line.strip()), frozenset(methods))
-
-
-def _functions(tree: ast.Module) -> Iterator[tuple[Function, str]]:
-    """The functions of a module and the methods of its classes, with the names of these; "" for none."""
-    for one in tree.body:
-        if isinstance(one, FUNCTIONS):
-            yield one, ""
-        elif isinstance(one, ast.ClassDef):
-            yield from ((method, one.name) for method in one.body if isinstance(method, FUNCTIONS))
 
 
 def _body(node: Function) -> list[ast.stmt]:

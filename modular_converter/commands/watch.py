@@ -23,6 +23,7 @@ from modular_converter.check.conversions import files_required, find_conversions
 from modular_converter.commands.options import progress, report
 from modular_converter.commands.run_convert import ConvertOptions, prepare
 from modular_converter.convert.batch import Run
+from modular_converter.convert.schedule import heirs_of
 from modular_converter.convert.source.library import Library
 from modular_converter.files.arguments import ALL, Selection
 from modular_converter.files.read import is_installed
@@ -200,21 +201,15 @@ def _conversions(
 
 def _affected(state: Watch, saved: Sequence[str], selection: Selection) -> list[str]:
     """The modular files that were saved, are new, or have read a saved file, and all their heirs."""
-    giver = functools.cache(lambda path: modular_of(path, selection.settings))
-    touched = {*saved, *map(giver, saved), *map(os.path.realpath, saved)} - {""}
-    waiting, found = set(selection.paths), set[str]()
-    while True:
-        new = {
-            path
-            for path in waiting
-            if path not in state.last
-            or not touched.isdisjoint((path, os.path.realpath(path), *state.last[path].reads))
-            or not found.isdisjoint(map(giver, state.last[path].reads))
-        }
-        if not new:
-            return sorted(found)
-        found |= new
-        waiting -= new
+    settings = selection.settings
+    touched = {*saved, *(modular_of(path, settings) for path in saved), *map(os.path.realpath, saved)} - {""}
+    known = {path: state.last[path].reads for path in selection.paths if path in state.last}
+    changed = [
+        path
+        for path in selection.paths
+        if path not in known or not touched.isdisjoint((path, os.path.realpath(path), *known[path]))
+    ]
+    return sorted({heir for path in changed for heir in heirs_of(path, known, settings)})
 
 
 def _write(

@@ -12,6 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from lsprotocol import types
@@ -191,9 +192,9 @@ def make_server() -> Server:
     _follow_documents(server)
     kinds = types.CodeActionOptions([types.CodeActionKind.QuickFix], resolve_provider=True)
     for feature, answer, options in (
-        (types.TEXT_DOCUMENT_DEFINITION, _definitions, None),
-        (types.TEXT_DOCUMENT_IMPLEMENTATION, _generated_lines, None),
-        (types.TEXT_DOCUMENT_DECLARATION, _source_lines, None),
+        (types.TEXT_DOCUMENT_DEFINITION, partial(_locations, open_files.definitions, True), None),
+        (types.TEXT_DOCUMENT_IMPLEMENTATION, partial(_locations, _of_line(open_files.generated_lines), True), None),
+        (types.TEXT_DOCUMENT_DECLARATION, partial(_locations, _of_line(open_files.source_lines), False), None),
         (types.TEXT_DOCUMENT_HOVER, _hover, None),
         (types.TEXT_DOCUMENT_CODE_LENS, _lenses, None),
         (types.TEXT_DOCUMENT_CODE_ACTION, _actions, kinds),
@@ -287,30 +288,15 @@ def _follow_documents(server: Server) -> None:
             await server.ask(server.look_again, paths)
 
 
-def _definitions(server: Server, params: types.DefinitionParams) -> list[types.Location]:
-    return _locations(server, params, open_files.definitions, is_modular=True)
-
-
-def _generated_lines(server: Server, params: types.ImplementationParams) -> list[types.Location]:
-    return _locations(server, params, _of_line(open_files.generated_lines), is_modular=True)
-
-
-def _source_lines(server: Server, params: types.DeclarationParams) -> list[types.Location]:
-    return _locations(server, params, _of_line(open_files.source_lines), is_modular=False)
-
-
 def _of_line(answer: Callable[[str, int, OpenFiles], Any]) -> Callable[..., Any]:
     """An answer about a line for all its columns."""
     return lambda path, line, column, files: answer(path, line, files)
 
 
 def _locations(
-    server: Server,
-    params: types.DefinitionParams | types.ImplementationParams | types.DeclarationParams,
-    answer: Callable[..., Any],
-    *,
-    is_modular: bool,
+    answer: Callable[..., Any], is_modular: bool, server: Server, params: types.TextDocumentPositionParams
 ) -> list[types.Location]:
+    """The places that answer a question about a place in a modular or a generated file."""
     path = path_of(params.text_document.uri)
     if not path or has_modular_name(path) != is_modular:
         return []

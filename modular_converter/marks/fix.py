@@ -18,9 +18,9 @@ from modular_converter.convert.source.library import Library
 from modular_converter.findings import UNPARSABLE
 from modular_converter.marks.audit import INDENT, Audit, Audited, MarkVerdict, audit, depth, nested, unnested
 from modular_converter.marks.units import BodyUnit, DefinitionUnits, differing
-from modular_converter.model.bindings import FUNCTIONS, Function, accepts
+from modular_converter.model.bindings import Function, accepts
 from modular_converter.model.index import is_docstring
-from modular_converter.model.nodes import decorators_of, parse
+from modular_converter.model.nodes import decorators_of, functions_of, parse
 from modular_converter.settings.values import Settings
 
 
@@ -228,7 +228,7 @@ def broken_calls(path: str, old: str, new: str, others: Mapping[str, str]) -> It
     Args:
         others: path -> text of further files, whose calls of the functions with another signature are looked at too.
     """
-    before, after = dict(_functions(parse(old))), dict(_functions(parse(new)))
+    before, after = ({(owner, one.name): one for owner, one in functions_of(parse(text))} for text in (old, new))
     changed = {
         place: (before[place], node)
         for place, node in after.items()
@@ -244,7 +244,7 @@ def broken_calls(path: str, old: str, new: str, others: Mapping[str, str]) -> It
             tree = parse(text)
         except UNPARSABLE:
             continue
-        defined = {owner for owner, _ in dict(_functions(tree))}
+        defined = {owner for owner, _ in functions_of(tree)}
         for (_, name), (was, now) in changed.items():
             used = (one for one in ast.walk(tree) if isinstance(one, ast.Attribute) and one.attr == name)
             if _manner(was) != _manner(now) and (use := next(used, None)):
@@ -259,15 +259,6 @@ def _manner(function: Function) -> frozenset[str]:
     """The decorators that decide what a method is called with, or that it is not called at all."""
     named = (one.rpartition(".")[2] for one in decorators_of(function))
     return frozenset(named) & {"staticmethod", "classmethod", "property", "cached_property", "setter"}
-
-
-def _functions(tree: ast.Module) -> Iterator[tuple[tuple[str, str], Function]]:
-    """The functions of a module and the methods of its classes by class and name."""
-    for node in tree.body:
-        if isinstance(node, FUNCTIONS):
-            yield ("", node.name), node
-        elif isinstance(node, ast.ClassDef):
-            yield from (((node.name, one.name), one) for one in node.body if isinstance(one, FUNCTIONS))
 
 
 def _calls(tree: ast.Module) -> Iterator[_Call]:

@@ -119,6 +119,14 @@ def decorator_path(decorator: ast.expr) -> str:
     return written(decorator.func if isinstance(decorator, ast.Call) else decorator)
 
 
+def functions_of(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """The functions of a module and the methods of its classes, each with the name of its class, "" for none."""
+    for node in tree.body:
+        owner = node.name if isinstance(node, ast.ClassDef) else ""
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        yield from ((owner, one) for one in inner if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+
 def top_line(node: ast.AST) -> int:
     """The first line of a node that has a place, its decorators included."""
     starts: list[int] = [node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))]  # type: ignore[attr-defined]
