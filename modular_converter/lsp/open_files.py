@@ -340,25 +340,11 @@ def _place(definition: Definition, library: Library) -> Location | None:
 
 def _above(statement: Statement, module: Module, library: Library, method: str) -> Iterator[Location]:
     """The definitions of a method in the ancestors of a class, in installed packages too, the nearest first."""
-    waiting, seen = [(base, module) for base in reversed(statement.bases)], set[Definition]()
-    while waiting:
-        base, module = waiting.pop()
-        found = library.resolver.name_in(module.path, base)
-        if found is None or not found.name or found in seen:
-            continue
-        seen.add(found)
-        try:
-            home = library.module(found.path)
-        except ConversionError:
-            continue
-        parent = home.definitions.get(found.name)
-        if parent is None or parent.role is not Role.CLASS:
-            continue
-        for node in _methods(parent):
-            if node.name == method:
-                line = parent.line + node.lineno - 1
-                yield locate_word(home.path, method, library.text(home.path), line)
-        waiting += ((one, home) for one in reversed(parent.bases))
+    for base in statement.bases:
+        for home, parent in library.resolver.homes_of_lineage(base, module, anywhere=True):
+            if parent is not None:
+                lines = (parent.line + node.lineno - 1 for node in _methods(parent) if node.name == method)
+                yield from (locate_word(home.path, method, library.text(home.path), line) for line in lines)
 
 
 def generated_lines(modular: str, line: int, files: OpenFiles) -> list[LineRange]:

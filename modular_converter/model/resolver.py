@@ -161,9 +161,13 @@ class Resolver:
         module: Module,
         mentions: str = "",
         but: Callable[[str], bool] = lambda name: False,
+        *,
+        anywhere: bool = False,
     ) -> Iterator[tuple[Module, Statement | None]]:
-        """The same, each with the module that defines it; classes whose name is one of `but` are left out as `object` is."""
-        return ((one.home, one.statement) for one in self._ancestors(name, module, mentions, but))
+        """The same, each with the module that defines it; classes whose name is one of `but` are left out as `object` is.
+        `anywhere` says whether those of other packages are read, too.
+        """
+        return ((one.home, one.statement) for one in self._ancestors(name, module, mentions, but, anywhere))
 
     def makes_otherwise(self, metaclass: str, module: Module) -> bool:
         """Whether a metaclass that a module names may do something where a class is made, which the plain ones do not."""
@@ -184,7 +188,12 @@ class Resolver:
         return False
 
     def _ancestors(
-        self, name: str, module: Module, mentions: str = "", but: Callable[[str], bool] = lambda name: False
+        self,
+        name: str,
+        module: Module,
+        mentions: str = "",
+        but: Callable[[str], bool] = lambda name: False,
+        anywhere: bool = False,
     ) -> Iterator[_Ancestor]:
         """A class and its ancestors, each once, whatever circles a file may write. A class that takes the name of its base has
         one that cannot be read.
@@ -195,7 +204,7 @@ class Resolver:
             name, module, heir = waiting.pop()
             if name == "object" or but(name):
                 continue
-            home, statement = self.statement(name, module, mentions)
+            home, statement = self.statement(name, module, mentions, anywhere)
             if statement is None or statement is heir or statement.role is not Role.CLASS:
                 yield _Ancestor(name, module, home, None)
             elif (home.path, statement.name) not in seen:
@@ -203,9 +212,11 @@ class Resolver:
                 yield _Ancestor(name, module, home, statement)
                 waiting += ((base, home, statement) for base in reversed(statement.bases))
 
-    def statement(self, name: str, module: Module, mentions: str = "") -> tuple[Module, Statement | None]:
+    def statement(
+        self, name: str, module: Module, mentions: str = "", anywhere: bool = False
+    ) -> tuple[Module, Statement | None]:
         """The definition that a module names, with the module that has it; None for what cannot be read. See `lineage`."""
-        found = self.name_in(module.path, name) if self._may_hold(name, module, mentions) else None
+        found = self.name_in(module.path, name) if anywhere or self._may_hold(name, module, mentions) else None
         home = self._files.module(found.path) if found is not None else module
         return home, home.definitions.get(found.name or "") if found is not None else None
 
