@@ -41,27 +41,11 @@ def pack_finding(finding: Finding) -> list[Any]:
 
 
 def unpack_finding(values: Sequence[Any]) -> Finding:
-    """The inverse of `pack_finding`. Raises `ValueError`, `TypeError` or `LookupError` for any other value."""
-    rule, (path, line, column, end_line, end_column), message, help, source_line, override, fix = values
-    texts, numbers, optional = (rule, path, message, help, source_line), (line, column), (end_line, end_column)
-    if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
-        raise TypeError(values)
-    if not all(number is None or type(number) is int for number in optional):
-        raise TypeError(values)
-    location = Location(path, line, column, end_line, end_column)
+    """The inverse of `pack_finding`. Its values are what this tool has written: an entry has a hash of them."""
+    rule, place, message, help, source_line, override, fix = values
     severity = Severity(override) if override is not None else None
-    return Finding(rule_at(rule), location, message, help, source_line, severity, _unpack_fix(fix))
-
-
-def _unpack_fix(values: Sequence[Any] | None) -> Fix | None:
-    if values is None:
-        return None
-    title, edits = values
-    found = tuple(Edit(*edit) for edit in edits)
-    is_right = isinstance(title, str) and all(isinstance(edit.text, str) for edit in found)
-    if not is_right or not all(type(number) is int for edit in found for number in edit[:4]):
-        raise TypeError(values)
-    return Fix(title, found)
+    edits = Fix(fix[0], tuple(Edit(*edit) for edit in fix[1])) if fix is not None else None
+    return Finding(rule_at(rule), Location(*place), message, help, source_line, severity, edits)
 
 
 class CacheEntry(NamedTuple):
