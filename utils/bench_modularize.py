@@ -155,7 +155,7 @@ def _measure(folder: str, model: str, chosen: str, index: LibraryIndex, library:
         "left": {os.path.basename(path): reason for path, reason in result.left.items()},
         "alone": sorted(os.path.basename(path) for path in result.left if _comes_back_alone(flat, path, library)),
         "unused": sorted(os.path.basename(path) for path in result.left if _lacks_nothing_used(flat, path, library)),
-        "rewritten": {os.path.basename(path): change for path, change in result.rewritten.items()},
+        "rewritten": {os.path.basename(path): one for path, one in (proof.rewritten if proof else {}).items()},
         "parents": parents_of(proof) if proof else {},
         "sources": sorted(os.path.relpath(one, flat.models_folder) for one in proof.conversion.requires)
         if proof

@@ -20,10 +20,10 @@ from modular_converter.authoring.class_changes import (
     written_member,
 )
 from modular_converter.authoring.draft import import_line
+from modular_converter.authoring.fixes import converted
 from modular_converter.authoring.flat_model import no_inherit_module
 from modular_converter.check.blame import CommitHistory
 from modular_converter.check.compare import StaleFile
-from modular_converter.convert.batch import Run
 from modular_converter.convert.inherit.build import BuiltClass, rename_class
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
 from modular_converter.convert.inline.collect import GeneratedFile
@@ -350,7 +350,7 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
     modular = modular_of(path, settings)
     if not modular or not library.exists(modular):
         raise ConversionError(input_files.not_generated(Location(path), is_generated(library.text(path))))
-    before = _convert(modular, settings, {})
+    before = converted(modular, settings, {})
     if path not in before.files:
         errors = [one for one in before.findings if one.is_error]
         if errors:
@@ -374,7 +374,7 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
     for target, proposal in _proposed(targets, path, expected, wanted, hunks, sources, library):
         if _parse_error(target, proposal):
             continue  # a guess of the place, of which nobody need hear
-        made = _convert(modular, settings, {target: proposal})
+        made = converted(modular, settings, {target: proposal})
         if made.files == aim:
             known = {(one.code, one.message) for one in before.findings}
             warnings = [one for one in made.findings if (one.code, one.message) not in known]
@@ -449,10 +449,6 @@ def _proposed(
         yield from ((target, one) for one in itertools.islice(dict.fromkeys(proposals), MOST_TRIALS))
     overriding = overriding_texts(path, targets[0], expected, wanted, library)
     yield from ((targets[0], one) for one in itertools.islice(overriding, MOST_TRIALS))
-
-
-def _convert(modular: str, settings: Settings, overlay: dict[str, str]) -> Conversion:
-    return Run(settings, overlay, workers=1).convert([modular])[0]
 
 
 def _places(hunk: Hunk, sources: Sequence[LineSource]) -> Iterator[LineRange]:

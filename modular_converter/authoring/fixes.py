@@ -38,7 +38,7 @@ class FixedFile:
 def apply_fixes(path: str, settings: Settings, unsafe: bool) -> FixedFile:
     """Apply the fixes of a modular file until nothing changes, the unsafe ones only if they are wanted. Nothing is written."""
     text = old = Library(settings).text(path)
-    now = _converted(path, settings, {path: text})
+    now = converted(path, settings, {path: text})
     applied: list[Finding] = []
     refused: list[Finding] = []  # findings of the present text: another fix may have been in the way
     while not now.failed:
@@ -67,11 +67,12 @@ def with_fix(
     if finding.fix is None:
         return None
     changed = apply_edits(texts[before.path], finding.fix.edits)
-    after = _converted(before.path, settings, {**texts, before.path: changed})
+    after = converted(before.path, settings, {**texts, before.path: changed})
     return (changed, after) if _holds(finding, before, after) else None
 
 
-def _converted(path: str, settings: Settings, texts: dict[str, str]) -> Conversion:
+def converted(path: str, settings: Settings, texts: dict[str, str]) -> Conversion:
+    """The conversion of a modular file, with texts that are read in place of files on disk."""
     return Run(settings, texts, workers=1).convert([path])[0]
 
 

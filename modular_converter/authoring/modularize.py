@@ -254,11 +254,6 @@ class Modularized:
         left = {file.path: reason for file in self.flat.without(self.left).files}
         return Modularized(self.flat, None, {**self.left, **left})
 
-    @property
-    def rewritten(self) -> Mapping[str, str]:
-        """Generated file that the next conversion writes with the same code -> the difference, of order or layout."""
-        return self.proof.rewritten if self.proof else {}
-
 
 @without_collector()
 def modularize(flat: FlatModel, index: LibraryIndex, library: Library, preferred: Collection[str] = ()) -> Modularized:

@@ -305,17 +305,16 @@ def _alike(
     home: Sequence[tuple[int, int]],
 ) -> list[tuple[int, int]]:
     """Pairs of nodes between the same neighbours that are alike: about the same thing, else of one type."""
-    gaps, new_gaps = [one for one, _ in home], [other for _, other in home]
     found: list[tuple[int, int]] = []
     for head in (_head, _source, _kind):
-
-        def key(one: int, head: Callable[[ast.AST], str] = head) -> object:
-            return bisect.bisect(gaps, one), type(olds[one]), head(olds[one])
-
-        def new_key(other: int, head: Callable[[ast.AST], str] = head) -> object:
-            return bisect.bisect(new_gaps, other), type(news[other]), head(news[other])
-
-        found += _pairs(*_without(rest, new_rest, found), key, new_key)
+        keys = [
+            {n: (bisect.bisect(gaps, n), type(nodes[n]), head(nodes[n])) for n in some}
+            for nodes, some, gaps in (
+                (olds, rest, [one for one, _ in home]),
+                (news, new_rest, [other for _, other in home]),
+            )
+        ]
+        found += _pairs(*_without(rest, new_rest, found), keys[0].__getitem__, keys[1].__getitem__)
     return found
 
 

@@ -358,7 +358,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class TracedLines:
-    """LinesByFile of a file, with the lines that they come from in turn."""
+    """Lines of a file, with the lines that they come from in turn."""
 
     place: LineRange
     kind: Kind
@@ -376,7 +376,7 @@ class TracedLines:
 
 @dataclass(frozen=True)
 class Destination:
-    """LinesByFile of a generated file that come from a line of a modular file."""
+    """Lines of a generated file that come from a line of a modular file."""
 
     place: LineRange
     definition: str

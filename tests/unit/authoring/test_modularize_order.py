@@ -68,10 +68,11 @@ def test_a_generated_file_may_come_back_with_other_line_breaks(tmp_path: Path) -
     path.write_text(text.replace("import nn\n", "import (\n    nn,\n)\n"))
     result = modularized(models, "new")
     assert result.proof is not None and not result.proof.round_trips and not result.left
-    assert result.rewritten == {str(path): "other empty lines or line breaks between the definitions"}
+    assert result.proof.rewritten == {str(path): "other empty lines or line breaks between the definitions"}
     assert "modeling_new.py: other empty lines or line breaks" in run_authoring.modularized_text(result)
     path.write_text(text.replace("pass", "size = 1"))
-    assert not modularized(models, "new").rewritten
+    changed = modularized(models, "new").proof
+    assert changed is None or not changed.rewritten
 
 
 THREE = "from torch import nn\n" + "".join(
