@@ -182,13 +182,12 @@ class LibraryInterpreter(StatementInterpreter):
     def _configuration(
         self, instance: ObjectValue, arguments: Sequence[Value], named: Mapping[str, Value]
     ) -> ObjectValue:
-        for cls in reversed(instance.ancestors):
-            if isinstance(cls, ClassValue):
-                self._fields(instance, cls)
+        for cls in reversed(instance.ancestors.in_tree):
+            self._fields(instance, cls)
         given = dict(named)
         rest = {name: one for name, one in given.items() if name not in instance.attributes}
         instance.attributes |= given
-        own = [one for one in instance.ancestors if isinstance(one, ClassValue) and one.short_name not in CONFIG_BASES]
+        own = (one for one in instance.ancestors.in_tree if one.short_name not in CONFIG_BASES)
         if any("__init__" in one.members.by_name for one in own):
             self.initialise(instance, 0, arguments, given)
         else:

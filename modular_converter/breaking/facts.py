@@ -9,6 +9,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import operator
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -138,12 +139,11 @@ class PublicClass:
 
     def place_of(self, owner: str) -> CodePlace | None:
         """Where the class or a base of this name is written; None if it has none in the package."""
-        written = (one for one in self.ancestors if isinstance(one, ClassValue) and one.name == owner)
-        return next((one.place() for one in written), None)
+        return next((one.place() for one in self.ancestors.in_tree if one.name == owner), None)
 
     def holds(self, name: str) -> bool:
         """Whether its objects have an attribute of this name."""
-        return any(one.members.binds(name) for one in self.ancestors if isinstance(one, ClassValue))
+        return any(one.members.binds(name) for one in self.ancestors.in_tree)
 
 
 @dataclass(frozen=True)
@@ -263,15 +263,8 @@ class _Reader:
 
     def _class(self, cls: ClassValue) -> PublicClass:
         ancestors = self._run.names.ancestors(cls)
-        whole = _Own({}, {}, {})
-        for one in reversed(ancestors):
-            if isinstance(one, ClassValue):
-                own = self._run.names.remembered(self._own, one)
-                whole = _Own(
-                    {**whole.methods, **own.methods},
-                    {**whole.fields, **own.fields},
-                    {**whole.variables, **own.variables},
-                )
+        parts = (self._run.names.remembered(self._own, one) for one in reversed(ancestors.in_tree))
+        whole = _Own(*(functools.reduce(operator.or_, of_one_kind) for of_one_kind in zip(*parts)))
         if (made := _of_dataclass(ancestors)) is not None:
             whole = whole._replace(methods={**whole.methods, "__init__": made})
         is_module = ancestors.is_module or self._is_model(ancestors)
@@ -308,9 +301,8 @@ class _Reader:
 
     def _defaults(self, ancestors: Ancestors) -> Iterator[tuple[str, Written]]:
         """What the objects of a class have or take that is neither a configuration nor a module, such as a processor."""
-        for one in reversed(ancestors):
-            if isinstance(one, ClassValue):
-                yield from self._run.names.remembered(self._own_defaults, one).items()
+        for one in reversed(ancestors.in_tree):
+            yield from self._run.names.remembered(self._own_defaults, one).items()
 
     def _own_defaults(self, cls: ClassValue) -> dict[str, Written]:
         written = functools.partial(_default_text, _another(self._run), Frame(cls.path, cls.above))
@@ -330,10 +322,10 @@ class _Reader:
         while todo:
             path, node = todo.pop()
             found = self._run.names.class_named(path, node.id) if isinstance(node, ast.Name) else None
-            lineage = self._run.names.ancestors(found) if found is not None and found not in seen else ()
+            lineage = self._run.names.ancestors(found) if found is not None and found not in seen else Ancestors()
             if not lineage or lineage[-1].short_name != TYPED:
                 continue
-            for one in (one for one in lineage if isinstance(one, ClassValue) and one not in seen):
+            for one in (one for one in lineage.in_tree if one not in seen):
                 seen.add(one)
                 for field in one.members.node.body:
                     if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
@@ -346,7 +338,7 @@ class _Reader:
             if isinstance(value, ast.Name) and value.id in cls.methods:
                 yield name, cls.methods[value.id]
 
-    def _state(self, cls: ClassValue, ancestors: Sequence[ClassValue | External]) -> Node:
+    def _state(self, cls: ClassValue, ancestors: Ancestors) -> Node:
         before, place = self._run.lasting_writes, cls.place()
         try:
             with budget():
@@ -358,15 +350,13 @@ class _Reader:
         except (TooLarge, RecursionError):  # in the middle of a statement: what was made until then is of no use
             self._run, self._states = _another(self._run), StateReader()
             self._configs.clear()
-            return unknown_node(place, [one.source for one in ancestors if isinstance(one, ClassValue)])
+            return unknown_node(place, [one.source for one in ancestors.in_tree])
 
-    def _config(self, ancestors: Sequence[ClassValue | External]) -> Value | None:
+    def _config(self, ancestors: Ancestors) -> Value | None:
         """The configuration of a model with its defaults, by `config: …` or `config_class = …` of its classes. None for a
         module that is made of whatever its parameters say.
         """
-        for cls in ancestors:
-            if not isinstance(cls, ClassValue):
-                continue
+        for cls in ancestors.in_tree:
             for node in cls.members.node.body:
                 named = None
                 if isinstance(node, ast.AnnAssign) and dotted(node.target) == "config":
@@ -402,12 +392,10 @@ def _of_dataclass(ancestors: Ancestors) -> Signature | None:
     if not isinstance(cls, ClassValue) or "__init__" in cls.methods or not _is_dataclass(cls):
         return None
     fields: dict[str, MethodParameter] = {}
-    for one in reversed(ancestors):
-        if isinstance(one, ClassValue) and _is_dataclass(one):
-            for node in one.members.node.body:
-                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                    default = None if node.value is None else ast.unparse(default_of(node.value))
-                    fields[node.target.id] = MethodParameter(node.target.id, "positional", default)
+    for node in (node for one in reversed(ancestors.in_tree) if _is_dataclass(one) for node in one.members.node.body):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            default = None if node.value is None else ast.unparse(default_of(node.value))
+            fields[node.target.id] = MethodParameter(node.target.id, "positional", default)
     return Signature(cls.place(), tuple(fields.values()))
 
 

@@ -176,6 +176,11 @@ class Ancestors(tuple["ClassValue | External", ...]):
     """A class and its bases, in the order in which Python looks a method up."""
 
     @cached_property
+    def in_tree(self) -> Sequence[ClassValue]:
+        """Those of the tree."""
+        return [one for one in self if isinstance(one, ClassValue)]
+
+    @cached_property
     def is_module(self) -> bool:
         """Whether its objects are modules of torch."""
         return any(isinstance(one, External) and one.name.startswith("torch.nn") for one in self)
