@@ -77,19 +77,13 @@ def overriding_texts(path: str, modular: str, made: str, wanted: str, library: L
 
     Args:
         made: the text of the generated file as a conversion gives it.
-        wanted: its edited text.
+        wanted: its edited text, which is Python.
 
     Raises `ConversionError` where a text cannot be read.
     """
-    before = index_module(made, path)
-    try:
-        after = index_module(wanted, path)
-    except UNPARSABLE:
-        return
+    before, after = index_module(made, path), index_module(wanted, path)
     finished = first_steps(modular, library)
-    file = next((one for one in finished.files if one.name == os.path.basename(path)), None)
-    if file is None:
-        return
+    (file,) = (one for one in finished.files if one.name == os.path.basename(path))
     writer = _Writer(finished.neighbours, finished.classes, file, library, before)
     edits = [
         writer.edit(one)

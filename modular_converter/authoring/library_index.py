@@ -25,7 +25,7 @@ from modular_converter.convert.source.rename import Renamer
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import class_node
 from modular_converter.model.index import first_line, is_docstring
-from modular_converter.model.module import DEFINITIONS, Module, Role
+from modular_converter.model.module import Module, Role
 from modular_converter.settings.values import Settings, folders_of_models, is_modular, split_stem
 
 
@@ -215,7 +215,6 @@ def _index(facts: Mapping[str, list[Any]], settings: Settings) -> LibraryIndex:
     years: dict[str, int] = {}
     by_part: dict[int, list[int]] = {}
     named: dict[str, set[str]] = {}
-    roles = {role.value for role in DEFINITIONS}
     for path, (year, items, models) in facts.items():
         folder, base = os.path.split(path)
         origins = named.setdefault(os.path.basename(folder), set())
@@ -228,8 +227,6 @@ def _index(facts: Mapping[str, list[Any]], settings: Settings) -> LibraryIndex:
         split = split_stem(base[:-3], settings)
         assert split is not None
         for name, role, lines, whole, parts in items:
-            if role not in roles:
-                continue
             place = len(entries)
             entries.append(IndexEntry(path, split[0], name, split[1], role, lines))
             for part in {whole, *(part for part, _ in parts)}:

@@ -309,10 +309,8 @@ class LibraryInterpreter(StatementInterpreter):
         self._complete[id(made.attributes)] = True
         return made
 
-    def has(self, value: Value, name: str) -> bool:
+    def has(self, value: ObjectValue, name: str) -> bool:
         """Whether an object has an attribute."""
-        if not isinstance(value, ObjectValue):
-            return True
         found = name in value.attributes or self.of_class(value.ancestors, name, None) is not None
         renamed = value.attributes.get("attribute_map")
         return found or (isinstance(renamed, Items) and any(key == name for key, _ in renamed.items))

@@ -245,9 +245,7 @@ def _subscript(run: LibraryInterpreter, node: ast.Subscript, frame: Frame) -> Va
         return Either(tuple(options)) if options and are_things else Expression(text)
     if isinstance(value, Expression) and value.is_known and known is not NOT_KNOWN:
         return Expression(text, computed(operator.getitem, value.value, known))
-    if isinstance(value, (External, Expression)):
-        return run.looked_up(value, known) or Expression(text)
-    return Expression(text)
+    return run.looked_up(value, known) or Expression(text)
 
 
 def _slice(run: LibraryInterpreter, value: Value, node: ast.Subscript, frame: Frame) -> Value:

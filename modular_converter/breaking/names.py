@@ -119,8 +119,6 @@ class Names:
     def _defined(self, found: Definition) -> Value | Assigned | None:
         if found.name is None:
             return External(f"file:{found.path}")
-        if found.name == "*":
-            return None
         module = self.library.module(found.path)
         statement = module.definitions.get(found.name)
         if statement is None:

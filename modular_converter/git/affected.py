@@ -49,8 +49,6 @@ def touched_since(ref: str, paths: Collection[str], library: Library) -> list[st
 
     Raises `ConversionError` when git knows nothing of the folders of models, or no such commit there.
     """
-    if not paths:
-        return []
     grounds = _Grounds(library)
     try:
         changed = Touched(_changed_since(ref, paths, grounds))
