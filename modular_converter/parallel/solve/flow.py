@@ -120,6 +120,12 @@ class Flow:
     def shape(self, number: int) -> tuple[int, ...]:
         return self.trace.tensors[number].shape
 
+    def kept_whole(self, length: int, reason: str) -> Seq:
+        """A new axis that stays whole."""
+        seq = self.axes.leaf(length)
+        self.axes.keep_whole(reason, seq)
+        return seq
+
     def fresh(self, number: int, reason: str = "") -> None:
         """Give an output new axes, which must stay whole if there is a reason."""
         dims = [self.axes.leaf(length) for length in self.shape(number)]

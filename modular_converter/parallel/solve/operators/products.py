@@ -11,6 +11,7 @@ from modular_converter.parallel.solve.operators.traits import (
     Linear,
     OperatorTable,
     Traits,
+    all_whole,
     opaque,
 )
 from modular_converter.parallel.trace.graph import Op, Ref, Source
@@ -60,10 +61,10 @@ def convolution(flow: Flow, op: Op) -> None:
     source, weight = ref(op.args[0]), ref(op.args[1])
     groups = integer_argument(op.args[8], 1)
     dims, kernel, out = flow.of(source), flow.of(weight), op.outputs[0]
-    flow.axes.keep_whole("a convolution over positions", *dims[2:], *kernel[2:])
+    reason = "a convolution over positions"
+    flow.axes.keep_whole(reason, *dims[2:], *kernel[2:])
     first, second = (1, 0) if op.args[6] else (0, 1)
-    spatial = [flow.axes.leaf(length) for length in flow.shape(out)[2:]]
-    flow.axes.keep_whole("a convolution over positions", *spatial)
+    spatial = [flow.kept_whole(length, reason) for length in flow.shape(out)[2:]]
     if groups == 1:
         flow.contract(dims[1], kernel[second], source, weight)
         channels = kernel[first]
@@ -201,18 +202,14 @@ def scan(flow: Flow, op: Op) -> None:
         if len(flow.shape(out)) < len(dims):
             del new[at]
         elif dims and flow.shape(out)[at] != flow.shape(source)[at]:
-            new[at] = flow.axes.leaf(flow.shape(out)[at])
-            flow.axes.keep_whole(f"{op.name} over it", new[at])
+            new[at] = flow.kept_whole(flow.shape(out)[at], f"{op.name} over it")
         flow.set(out, new)
 
 
 @TABLE.operator("_local_scalar_dense nonzero histc bincount equal")
 def read(flow: Flow, op: Op) -> None:
     """The program reads the values, so all ranks must have all values."""
-    for number in op.inputs():
-        flow.axes.keep_whole("a value read by the program", *flow.of(number))
-    for out in op.outputs:
-        flow.fresh(out, "a value read by the program")
+    all_whole(flow, op, "a value read by the program")
 
 
 @TABLE.operator("mul", Traits(linear=Linear.EACH))
@@ -229,14 +226,6 @@ def pointwise(flow: Flow, op: Op) -> None:
     flow.set(out, flow.broadcast(op.inputs(), len(flow.shape(out))))
 
 
-@TABLE.operator("embedding")
-def embedding(flow: Flow, op: Op) -> None:
-    weight, ids = ref(op.args[0]), ref(op.args[1])
-    rows, width = flow.of(weight)
-    flow.lookups.append(Lookup(rows, flow.index, weight, (ids,)))
-    flow.set(op.outputs[0], [*flow.of(ids), width])
-
-
 @TABLE.operator("index", PART)
 def index(flow: Flow, op: Op) -> None:
     """``x[i, :, j]`` with index tensors: indexed dimensions are looked up, and the dimensions of the indices replace them."""
@@ -246,7 +235,7 @@ def index(flow: Flow, op: Op) -> None:
     places = [i for i, item in enumerate(given) if isinstance(item, Ref)]
     numbers = tuple(item.id for item in given if isinstance(item, Ref))
     if any(len(flow.shape(n)) and flow.shape(out) == () for n in numbers) or not places:
-        return _index_opaque(flow, op)
+        return all_whole(flow, op, "an index by a mask")
     for i in places:
         flow.lookups.append(Lookup(dims[i], flow.index, source, numbers))
     picked = flow.broadcast(numbers, max(len(flow.shape(n)) for n in numbers))
@@ -255,23 +244,20 @@ def index(flow: Flow, op: Op) -> None:
     rest = [seq for i, seq in enumerate(dims) if i not in places]
     new = rest[:at] + picked + rest[at:]
     if len(new) != len(flow.shape(out)) or any(size(seq) != length for seq, length in zip(new, flow.shape(out))):
-        return _index_opaque(flow, op)
+        return all_whole(flow, op, "an index by a mask")
     flow.set(out, new)
 
 
-def _index_opaque(flow: Flow, op: Op) -> None:
-    for number in op.inputs():
-        flow.axes.keep_whole("an index by a mask", *flow.of(number))
-    flow.fresh(op.outputs[0], "an index by a mask")
-
-
+@TABLE.operator("embedding")
 @TABLE.operator("index_select", PART, "index_select")
-def index_select(flow: Flow, op: Op) -> None:
-    source, ids = ref(op.args[0]), ref(op.args[2])
+def select_rows(flow: Flow, op: Op) -> None:
+    """``weight[ids]``, or entries along one dimension; a single entry keeps its dimension, with a length of 1."""
+    is_table = op.name == "embedding"
+    source, ids = ref(op.args[0]), ref(op.args[1 if is_table else 2])
     dims = list(flow.of(source))
-    at = integer_argument(op.args[1]) % len(dims)
+    at = 0 if is_table else integer_argument(op.args[1]) % len(dims)
     flow.lookups.append(Lookup(dims[at], flow.index, source, (ids,)))
-    dims[at] = flow.of(ids)[0] if flow.of(ids) else ()
+    dims[at : at + 1] = flow.of(ids) or ([] if is_table else [()])
     flow.set(op.outputs[0], dims)
 
 
@@ -325,14 +311,10 @@ _POOLING = (
 def spatial(flow: Flow, op: Op) -> None:
     """Pooling and resizing: batch and channels pass, positions stay whole."""
     dims = flow.of(ref(op.args[0]))
-    kept = 1 if "1d" in op.name else 2
-    flow.axes.keep_whole("pooling or resizing", *dims[-kept:])
+    kept, reason = 1 if "1d" in op.name else 2, "pooling or resizing"
+    flow.axes.keep_whole(reason, *dims[-kept:])
     for out in op.outputs:
-        new = list(dims[:-kept])
-        for length in flow.shape(out)[-kept:]:
-            new.append(flow.axes.leaf(length))
-            flow.axes.keep_whole("pooling or resizing", new[-1])
-        flow.set(out, new)
+        flow.set(out, [*dims[:-kept], *(flow.kept_whole(length, reason) for length in flow.shape(out)[-kept:])])
 
 
 @TABLE.operator("im2col")
@@ -340,11 +322,10 @@ def im2col(flow: Flow, op: Op) -> None:
     """``unfold``: channels become channels times the window, positions become windows."""
     dims, out = list(flow.of(ref(op.args[0]))), op.outputs[0]
     channels = dims[-3]
-    flow.axes.keep_whole("windows over positions", *dims[-2:])
-    window = flow.axes.leaf(flow.shape(out)[-2] // max(size(channels), 1))
-    places = flow.axes.leaf(flow.shape(out)[-1])
-    flow.axes.keep_whole("windows over positions", window, places)
-    flow.set(out, [*dims[:-3], channels + window, places])
+    reason = "windows over positions"
+    flow.axes.keep_whole(reason, *dims[-2:])
+    window = flow.kept_whole(flow.shape(out)[-2] // max(size(channels), 1), reason)
+    flow.set(out, [*dims[:-3], channels + window, flow.kept_whole(flow.shape(out)[-1], reason)])
 
 
 @TABLE.operator("triu tril")

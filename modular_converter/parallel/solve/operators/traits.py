@@ -96,7 +96,11 @@ class OperatorTable:
 def opaque(flow: Flow, op: Op) -> None:
     """The rule of an unknown operator: its inputs and outputs stay whole."""
     flow.opaque[op.name] = flow.opaque.get(op.name, 0) + 1
-    reason = f"{op.name} (no rule)"
+    all_whole(flow, op, f"{op.name} (no rule)")
+
+
+def all_whole(flow: Flow, op: Op, reason: str) -> None:
+    """Keep the inputs and outputs of an operation whole."""
     for number in op.inputs():
         flow.axes.keep_whole(reason, *flow.of(number))
     for number in op.outputs:

@@ -26,7 +26,7 @@ from modular_converter.parallel.solve.operators.traits import (
     Traits,
     opaque,
 )
-from modular_converter.parallel.trace.graph import Arg, Op, Ref, Source
+from modular_converter.parallel.trace.graph import Op, Ref, Source
 
 
 TABLE = OperatorTable()
@@ -57,7 +57,13 @@ def reshape(flow: Flow, op: Op) -> None:
     for first, last, lengths in _groups(shape_in, shape_out):
         dims_out += _regrouped(flow, dims_in[first:last], lengths)
     flow.set(out, dims_out)
-    _sizes_of_view(flow, op, dims_out)
+    given = flow.call_integers(op, "view", "reshape", "_unsafe_view")
+    if given is not None and len(given) == len(dims_out):
+        _require_free(flow, dims_out, given)
+    given = flow.call_integers(op, "unflatten")
+    if given:
+        at = given[0].value % (len(dims_out) - len(given) + 2)
+        _require_free(flow, dims_out[at : at + len(given) - 1], given[1:])
 
 
 def _groups(shape_in: Sequence[int], shape_out: Sequence[int]) -> list[tuple[int, int, list[int]]]:
@@ -93,16 +99,6 @@ def _regrouped(flow: Flow, dims: Sequence[Seq], lengths: Sequence[int]) -> list[
     fresh = [flow.axes.leaf(length) for length in lengths]
     flow.axes.keep_whole("a view that mixes axes", *dims, *fresh)
     return fresh
-
-
-def _sizes_of_view(flow: Flow, op: Op, dims: list[Seq]) -> None:
-    given = flow.call_integers(op, "view", "reshape", "_unsafe_view")
-    if given is not None and len(given) == len(dims):
-        _require_free(flow, dims, given)
-    given = flow.call_integers(op, "unflatten")
-    if given:
-        at = given[0].value % (len(dims) - len(given) + 2)
-        _require_free(flow, dims[at : at + len(given) - 1], given[1:])
 
 
 def _require_free(flow: Flow, dims: Sequence[Seq], given: Sequence[Source]) -> None:
@@ -200,9 +196,7 @@ def repeat(flow: Flow, op: Op) -> None:
 
 @TABLE.operator("cat", Traits(moves=True, linear=Linear.TOGETHER))
 def cat(flow: Flow, op: Op) -> None:
-    items = op.args[0] if isinstance(op.args[0], tuple) else ()
-    sources = [ref(item) for item in items]
-    sources = [n for n in sources if flow.shape(n) != (0,)]
+    sources = [n for n in op.inputs() if flow.shape(n) != (0,)]
     out = op.outputs[0]
     rank = len(flow.shape(out))
     at = integer_argument(argument(op, 1, "dim", 0)) % rank
@@ -220,34 +214,22 @@ def cat(flow: Flow, op: Op) -> None:
 
 @TABLE.operator("stack", Traits(moves=True, linear=Linear.TOGETHER))
 def stack(flow: Flow, op: Op) -> None:
-    items = op.args[0] if isinstance(op.args[0], tuple) else ()
-    sources = [ref(item) for item in items]
+    sources = op.inputs()
     dims = list(flow.of(sources[0]))
     for number in sources[1:]:
         for left, right in zip(dims, flow.of(number)):
             flow.axes.unify(left, right)
     at = integer_argument(argument(op, 1, "dim", 0)) % (len(dims) + 1)
-    new = flow.axes.leaf(len(sources))
-    flow.axes.keep_whole("a stack", new)
-    dims.insert(at, new)
+    dims.insert(at, flow.kept_whole(len(sources), "a stack"))
     flow.set(op.outputs[0], dims)
 
 
-@TABLE.operator("flip", MOVE)
-def flip(flow: Flow, op: Op) -> None:
-    _mixed(flow, op, argument(op, 1, "dims"), "a flip")
-
-
-@TABLE.operator("roll", MOVE)
-def roll(flow: Flow, op: Op) -> None:
-    _mixed(flow, op, argument(op, 2, "dims"), "a roll")
-
-
-def _mixed(flow: Flow, op: Op, given: Arg, reason: str) -> None:
-    """Keep the given dimensions whole, or all if none is given: their entries change places."""
+@TABLE.operator("flip roll", MOVE)
+def flip_or_roll(flow: Flow, op: Op) -> None:
+    """The given dimensions stay whole, or all if none is given: their entries change places."""
     dims = flow.of(ref(op.args[0]))
-    for at in integer_arguments(given) or range(len(dims)):
-        flow.axes.keep_whole(reason, dims[at])
+    for at in integer_arguments(argument(op, 2 if op.name == "roll" else 1, "dims")) or range(len(dims)):
+        flow.axes.keep_whole(f"a {op.name}", dims[at])
     flow.set(op.outputs[0], list(dims))
 
 
@@ -260,8 +242,7 @@ def pad(flow: Flow, op: Op) -> None:
         back = 2 * (len(dims) - 1 - i)
         if old != new or any(amounts[back : back + 2]):
             flow.axes.keep_whole("padding", dims[i])
-            dims[i] = flow.axes.leaf(new)
-            flow.axes.keep_whole("padding", dims[i])
+            dims[i] = flow.kept_whole(new, "padding")
     flow.set(out, dims)
 
 
@@ -276,12 +257,11 @@ def copy_into(flow: Flow, op: Op) -> None:
 def complex_pairs(flow: Flow, op: Op) -> None:
     """``view_as_complex`` drops a last dimension of two, ``view_as_real`` adds one."""
     dims = list(flow.of(ref(op.args[0])))
+    reason = "the parts of complex numbers"
     if op.name == "view_as_complex":
-        flow.axes.keep_whole("the parts of complex numbers", dims.pop())
+        flow.axes.keep_whole(reason, dims.pop())
     else:
-        pair = flow.axes.leaf(2)
-        flow.axes.keep_whole("the parts of complex numbers", pair)
-        dims.append(pair)
+        dims.append(flow.kept_whole(2, reason))
     flow.set(op.outputs[0], dims)
 
 
@@ -342,9 +322,9 @@ def _require_border(flow: Flow, seq: Seq, point: int, given: tuple[Source, ...])
 
 
 def _give_up(flow: Flow, seq: Seq, length: int) -> Seq:
-    fresh = flow.axes.leaf(length)
-    flow.axes.keep_whole("a slice with a step", seq, fresh)
-    return fresh
+    reason = "a slice with a step"
+    flow.axes.keep_whole(reason, seq)
+    return flow.kept_whole(length, reason)
 
 
 @TABLE.operator("select", VIEW, "select")
