@@ -31,7 +31,7 @@ from modular_converter.parallel.torch_private import DisableTorchFunction, Torch
 from modular_converter.parallel.trace.graph import Comparison
 from modular_converter.parallel.trace.integers import comparisons, reads_shape, sourced_attributes, sourced_shape
 from modular_converter.parallel.trace.layer_kinds import compares_at, holds, lengths_in, lengths_near
-from modular_converter.parallel.trace.record import RunsWithoutData, is_code_of_torch, record, site_of_call
+from modular_converter.parallel.trace.record import RunsWithoutData, is_code_of_torch, leaves_in, record, site_of_call
 
 
 # Operators with which the program reads values of a tensor, so that its next steps may depend on data.
@@ -302,7 +302,9 @@ class _Calls(TorchFunctionMode):
             return sourced_shape(func, args, kwargs or {}, lambda _: -1)
         if name in _OF_NUMBERS and args and not isinstance(args[0], torch.Tensor):
             self.note(name, " ".join(_numbers(args[0])))
-        elif sizes := tuple(_integers((args, tuple((kwargs or {}).values())))):
+        elif sizes := tuple(
+            int(one) for one in leaves_in((args, kwargs)) if isinstance(one, int) and type(one) is not bool
+        ):
             self.note(name, Sizes(sizes))
         return func(*args, **(kwargs or {}))
 
@@ -410,20 +412,10 @@ def _part(args: tuple[Any, ...]) -> Sizes:
     return Sizes((given[1] or 0, width if stop is None else stop), width)
 
 
-def _integers(value: Any) -> Iterator[int]:
-    if isinstance(value, int) and not isinstance(value, bool):
-        yield int(value)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _integers(item)
-
-
 def _numbers(value: Any, few: int = _FEW) -> Iterator[str]:
-    if isinstance(value, torch.Tensor):
-        if not value.is_meta and value.numel() <= few:
-            yield from map(str, value.flatten().tolist())
-    elif isinstance(value, (int, float, complex, str, torch.dtype)):
-        yield str(value)
-    elif isinstance(value, (list, tuple, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(item, few)
+    for one in leaves_in(value):
+        if isinstance(one, torch.Tensor):
+            if not one.is_meta and one.numel() <= few:
+                yield from map(str, one.flatten().tolist())
+        elif isinstance(one, (int, float, complex, str, torch.dtype)):
+            yield str(one)

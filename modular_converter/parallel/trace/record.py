@@ -98,6 +98,16 @@ def tensors_in(value: Any, kinds: Any = torch.Tensor) -> list[Any]:
     return [found for item in value for found in tensors_in(item, kinds)]
 
 
+def leaves_in(value: Any) -> Iterator[Any]:
+    """All values in nested tuples, lists and mappings that are none of these, in order."""
+    items = value if isinstance(value, (list, tuple)) else value.values() if isinstance(value, Mapping) else None
+    if items is None:
+        yield value
+        return
+    for item in items:
+        yield from leaves_in(item)
+
+
 def written_by(operation: Any, args: Any, kwargs: Any) -> list[Any]:
     """The arguments of an operation to which it writes, those in lists too."""
     found: list[Any] = []

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from modular_converter.parallel.trace.record import leaves_in
+
 
 @dataclass(frozen=True)
 class Held:
@@ -18,22 +20,12 @@ class Held:
 
 def caches_in(value: Any) -> list[Any]:
     """The caches in nested lists, tuples and mappings, each once, in order."""
-    found: dict[int, Any] = {}
-    _collect(value, found)
-    return list(found.values())
-
-
-def _collect(value: Any, found: dict[int, Any]) -> None:
-    if isinstance(value, Held):
-        found.setdefault(id(value.value), value.value)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _collect(item, found)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            _collect(item, found)
-    elif is_cache(value):
-        found.setdefault(id(value), value)
+    leaves = (
+        one.value if isinstance(one, Held) else one
+        for one in leaves_in(value)
+        if isinstance(one, Held) or is_cache(one)
+    )
+    return list({id(one): one for one in leaves}.values())
 
 
 def is_cache(value: Any) -> bool:

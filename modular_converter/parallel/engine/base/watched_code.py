@@ -118,7 +118,7 @@ class WatchedCode:
         for where, value in members + globals_:
             if _is_pythons(where[2]):
                 continue
-            if is_data(value) and not _has_tensors(value):
+            if is_data(value, tensors=False):
                 found.values[where] = value
             elif mark := _mark(value):
                 found.code[where] = mark
@@ -167,11 +167,6 @@ def _scope(where: Name) -> Any:
 
 def _is_pythons(name: str) -> bool:
     return name.startswith("__") and name not in ("__call__", "__getattr__", "__init__") or name.startswith("_abc_")
-
-
-def _has_tensors(value: Any) -> bool:
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set)) else ()
-    return isinstance(value, torch.Tensor) or any(map(_has_tensors, items))
 
 
 def _in_words(old: Any, new: Any) -> str:

@@ -50,13 +50,14 @@ class StateChange:
         return f"{self.path}.{self.name}" if self.path else self.name
 
 
-def is_data(value: Any) -> bool:
-    """Whether a value consists of plain values and tensors in lists, tuples, sets and dicts."""
-    if isinstance(value, dict):
-        return all(map(is_data, value)) and all(map(is_data, value.values()))
-    if isinstance(value, (*_LISTS, set, frozenset)):
-        return all(map(is_data, value))
-    return type(value) in PLAIN_TYPES or isinstance(value, (torch.Tensor, numpy.ndarray, numpy.generic))
+def is_data(value: Any, tensors: bool = True) -> bool:
+    """Whether a value consists of plain values, arrays and (unless ``tensors`` is False) tensors in lists, tuples, sets and dicts."""
+    if isinstance(value, (dict, *_LISTS, set, frozenset)):
+        items = (*value.keys(), *value.values()) if isinstance(value, dict) else value
+        return all(is_data(one, tensors) for one in items)
+    if isinstance(value, torch.Tensor):
+        return tensors
+    return type(value) in PLAIN_TYPES or isinstance(value, (numpy.ndarray, numpy.generic))
 
 
 class WatchedState:

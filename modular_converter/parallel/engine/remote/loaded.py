@@ -26,6 +26,7 @@ from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import FakeGroup, Group
+from modular_converter.parallel.trace.record import leaves_in
 
 
 @dataclass
@@ -121,7 +122,8 @@ class Loaded:
         value = one.value
         if value is not GONE:
             value = with_marks(value, StoredTensor(one.path, one.name, (), call))
-            if _has_numbers(value) and self._depends_on_share(one, called, group):
+            decided = any(isinstance(one, (int, float, str, complex)) for one in leaves_in(value))  # maybe by a share
+            if decided and self._depends_on_share(one, called, group):
                 value = Stays(one.where, "number of each rank's own")
         return replace(one, old=None, value=value)
 
@@ -164,15 +166,6 @@ def _at(model: torch.nn.Module, stored: StoredTensor) -> Any:
     for key in stored.keys:
         value = value[key]
     return value
-
-
-def _has_numbers(value: Any) -> bool:
-    """Whether a value with marks has plain values that a share could decide."""
-    if isinstance(value, (list, tuple)):
-        return any(map(_has_numbers, value))
-    if isinstance(value, dict):
-        return any(map(_has_numbers, value.values()))
-    return isinstance(value, (int, float, str, complex))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from modular_converter.parallel.engine.base.caches import caches_in, is_cache
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.modules import is_plain
+from modular_converter.parallel.trace.record import leaves_in
 
 
 @dataclass(frozen=True)
@@ -112,16 +113,12 @@ def hold(result: Any, number: int, held: Mapping[int, Any]) -> dict[int, Any]:
 
 def check_plain(value: Any, source: str) -> None:
     """Raise ``ApplyError`` if a result of a held object contains a rank's own states, or objects that may hold them."""
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            check_plain(item, source)
-    elif isinstance(value, Mapping):
-        check_plain(list(value.values()), source)
-    elif isinstance(value, torch.Tensor):
-        if value.dim() > 1:
-            raise ApplyError(f"{source} holds each rank's own share; it cannot be read from the main process")
-    elif not (value is None or isinstance(value, _PLAIN) or is_cache(value)):
-        raise ApplyError(f"{source} is on the ranks; it cannot be read from the main process")
+    for one in leaves_in(value):
+        if isinstance(one, torch.Tensor):
+            if one.dim() > 1:
+                raise ApplyError(f"{source} holds each rank's own share; it cannot be read from the main process")
+        elif not (one is None or isinstance(one, _PLAIN) or is_cache(one)):
+            raise ApplyError(f"{source} is on the ranks; it cannot be read from the main process")
 
 
 @dataclass(frozen=True)
