@@ -12,6 +12,7 @@ from modular_converter.commands.options import CONTEXT_SETTINGS, version_option
 from modular_converter.parallel.commands.advise import advise_command, memory_command
 from modular_converter.parallel.commands.common import (
     derived_of,
+    print_table,
     quiet_library,
     ranks_option,
     reports_errors,
@@ -111,35 +112,31 @@ def show(model: str, plan_file: str | None, settings: tuple[str, ...], ranks: in
 
 
 def _show(found: Derived, plan: Plan, model: torch.nn.Module, ranks: int, width: int) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     from modular_converter.parallel.solve.cost import collectives
     from modular_converter.parallel.solve.hindrances import hindrances
     from modular_converter.parallel.tables.summary import amount, layers, rows
 
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("layer", "style", "whole", f"1 of {ranks} ranks", "communication", "bytes", "a rank"):
-        grid.add_column(name, overflow="fold", justify="right" if name in ("bytes", "a rank") else "left")
+    lines = []
     for row in rows(plan, model, ranks, width):
         sizes = (amount(row.bytes_whole), amount(row.bytes_rank)) if row.whole else ("", "")
-        grid.add_row(row.layer, row.style, row.whole, row.local, row.communication, *sizes)
-    console.print(grid)
+        lines.append((row.layer, row.style, row.whole, row.local, row.communication, *sizes))
+    head = ("layer", "style", "whole", f"1 of {ranks} ranks", "communication", "bytes", "a rank")
+    print_table(console, head, lines, right=("bytes", "a rank"))
     calls = collectives(follow(found.trace), plan)
     kinds = layers(plan, model, found.small.model, calls, ranks, width)
-    sums = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("of each", "number", "bytes", "a rank", "collectives a forward"):
-        sums.add_column(name, overflow="fold", justify="right" if name in ("number", "bytes", "a rank") else "left")
+    sums = []
     for kind in kinds:
         counts = ", ".join(f"{number} {name}" for name, number in kind.collectives.items()) or "none"
-        sums.add_row(kind.name, str(kind.count), amount(kind.bytes_whole), amount(kind.bytes_rank), counts)
+        sums.append((kind.name, str(kind.count), amount(kind.bytes_whole), amount(kind.bytes_rank), counts))
     whole = sum(kind.count * kind.bytes_whole for kind in kinds)
     share = sum(kind.count * kind.bytes_rank for kind in kinds)
     number = sum(kind.count * sum(kind.collectives.values()) for kind in kinds)
-    sums.add_row("the model", "1", amount(whole), amount(share), str(number))
-    console.print(sums)
+    sums.append(("the model", "1", amount(whole), amount(share), str(number)))
+    titles = ("of each", "number", "bytes", "a rank", "collectives a forward")
+    print_table(console, titles, sums, right=("number", "bytes", "a rank"))
     for line in plan.attributes:
         click.echo(f"shrinks with the shard: {line}")
     for pattern, reason in plan.whole:

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
@@ -20,6 +20,8 @@ from modular_converter.parallel.errors import LIBRARIES, MissingLibraryError, Pl
 
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from modular_converter.parallel.proof.prove import Derived
 
 P = ParamSpec("P")
@@ -104,6 +106,21 @@ def quiet_library() -> None:
 
     messages.set_verbosity_error()
     messages.disable_progress_bar()
+
+
+def print_table(
+    console: Console, head: Sequence[str], rows: Iterable[Sequence[str]], right: Container[str] = ()
+) -> None:
+    """A table with a line below its head; the columns of ``right`` hold numbers."""
+    from rich import box
+    from rich.table import Table
+
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in head:
+        grid.add_column(title, overflow="fold", justify="right" if title in right else "left")
+    for row in rows:
+        grid.add_row(*row)
+    console.print(grid)
 
 
 form_option = click.option(

@@ -187,17 +187,11 @@ def deviation(got: list[Any], want: list[Any]) -> float:
 
     In half precision, single entries may differ by much of a small scale, so the norm of the difference counts.
     """
-    import torch
-
+    from modular_converter.parallel.engine.base.probe import norm_error
     from modular_converter.parallel.proof.judge import HALF_TYPES, relative_error
 
-    if len(got) != len(want) or any(a.shape != b.shape for a, b in zip(got, want)):
+    if len(got) != len(want):
         return float("inf")
-
-    def error(one: Any, other: Any) -> float:
-        if other.dtype not in HALF_TYPES:
-            return relative_error(one.float(), other.float())
-        size = float(torch.linalg.vector_norm(other.double()))
-        return float(torch.linalg.vector_norm(one.double() - other.double())) / (size or 1.0)
-
-    return max((error(a, b) for a, b in zip(got, want)), default=0.0)
+    pairs = zip(got, want)
+    errors = (norm_error(a, b) if b.dtype in HALF_TYPES else relative_error(a.float(), b.float()) for a, b in pairs)
+    return max(errors, default=0.0)

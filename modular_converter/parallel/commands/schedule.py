@@ -12,6 +12,7 @@ import click
 
 from modular_converter.parallel.commands.common import (
     overrides_of,
+    print_table,
     quiet_library,
     reports_errors,
     set_option,
@@ -82,12 +83,12 @@ def print_comparison(
     _grid(console, chosen)
     console.print()
     console.print(summary_line(chosen, unit))
-    _table(console, *rank_table(chosen, unit))
+    print_table(console, *rank_table(chosen, unit))
     for name, one in ((balance, chosen), ("best balance that was found", best)):
         layers = ",".join(map(str, one.balance))
         console.print(f"{name} {layers}: step {time_text(one.timeline.step, unit)}")
     console.print("\nwith layers balanced, on the same ranks:")
-    _table(console, *schedule_table(found, unit))
+    print_table(console, *schedule_table(found, unit))
     for sentence in sentences:
         console.print(f"- {sentence}")
 
@@ -99,7 +100,7 @@ def print_measured(chosen: Forecast, step: MeasuredStep) -> None:
     console.print("\nmeasured:", style="bold")
     _grid(console, replace(chosen, timeline=line))
     console.print()
-    _table(console, *measured_table(chosen, step))
+    print_table(console, *measured_table(chosen, step))
     for sentence in measured_lines(chosen, step):
         console.print(sentence)
 
@@ -120,18 +121,6 @@ def _grid(console: Console, chosen: Forecast) -> None:
             line.append(piece.text, _COLORS[piece.work] if piece.work else "dim")
         console.print(line, no_wrap=True, overflow="crop")
     console.print(text_legend(chosen.timeline), style="dim")
-
-
-def _table(console: Console, head: list[str], rows: list[list[str]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in head:
-        grid.add_column(title, overflow="fold")
-    for row in rows:
-        grid.add_row(*row)
-    console.print(grid)
 
 
 WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4}

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.choice.trials import inputs_with_data, kinds_of, one_of_each_kind
+from modular_converter.parallel.choice.trials import inputs_with_data, kinds_of, of_type, one_of_each_kind
 from modular_converter.parallel.errors import one_line
 from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.trace.record import tensors_in
@@ -51,7 +51,7 @@ class Probe:
             if len(found) != len(want):
                 return f"{len(found)} outputs instead of {len(want)}"
             for number, pair in enumerate(zip(found, want)):
-                error = _error(*pair)
+                error = norm_error(*pair)
                 if not error <= (_TOLERANCE_OF_HALF if half else _TOLERANCE):
                     return f"output {number} differs by {error:.2g} of its norm"
         return ""
@@ -94,8 +94,7 @@ def _answered(candidate: Any, model: Any) -> Iterator[tuple[dict[str, Any], list
     given = inputs_with_data(model)
     types = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     kind = next(iter(types)) if len(types) == 1 else torch.float32
-    floating = {n: v for n, v in given.items() if isinstance(v, torch.Tensor) and v.is_floating_point()}
-    given |= {name: value.to(kind) for name, value in floating.items()}
+    given = of_type(given, kind)
     padded = with_mask(model, given)
     if padded.keys() != given.keys():
         with contextlib.suppress(Exception):  # the model's own code may take no such mask
@@ -123,7 +122,7 @@ def _answer(model: Any, inputs: dict[str, Any]) -> list[torch.Tensor]:
             model.train(was)
 
 
-def _error(found: torch.Tensor, want: torch.Tensor) -> float:
+def norm_error(found: torch.Tensor, want: torch.Tensor) -> float:
     """The norm of the difference over the norm of the wanted values; for exact types 1 if too many entries differ."""
     if found.shape != want.shape:
         return float("inf")
