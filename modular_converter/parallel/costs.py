@@ -198,11 +198,8 @@ class _Counter:
 
     def __init__(self, model: torch.nn.Module, layers: list[torch.nn.Module]) -> None:
         self.place, self.operations, self.output = 0, 0, 0.0
-        self.weight_flops = [0.0] * (len(layers) + 2)
-        self.other_flops = [0.0] * (len(layers) + 2)
-        self.kept = [0.0] * (len(layers) + 2)
-        self.weight_results = [0.0] * (len(layers) + 2)
-        self.temporary = [0.0] * (len(layers) + 2)
+        sums = ([0.0] * (len(layers) + 2) for _ in range(5))
+        self.weight_flops, self.other_flops, self.kept, self.weight_results, self.temporary = sums
         self.owner = {storage_number(p): p for p in model.parameters()}
         self.places: dict[int, set[int]] = {key: set() for key in self.owner}
         self.seen: dict[int, Any] = {storage_number(b): b for b in model.buffers()} | dict(self.owner)

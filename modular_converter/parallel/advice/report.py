@@ -175,11 +175,7 @@ def _candidate_value(one: LayoutForecast, advice: Advice) -> dict[str, Any]:
             "all": time.seconds,
             "low": time.band[0],
             "high": time.band[1],
-            "compute": time.compute,
-            "exchange": time.exchange,
-            "bubble": time.bubble,
-            "update": time.update,
-            "token": time.token,
+            **vars(time),
         },
         "tokens_a_second": None if time is None else tokens_a_second(one, advice),
     }

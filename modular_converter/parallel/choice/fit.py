@@ -29,7 +29,6 @@ from modular_converter.parallel.choice.skeleton import (
 from modular_converter.parallel.choice.small_instances import (
     builds,
     derived_plan,
-    proven_on,
     settings_with_layers,
     small_instance,
     small_settings,
@@ -493,7 +492,7 @@ def _verdict(model: Any, found: Fit, ranks: int, left_whole: bool) -> Verdict | 
         target, overrides = target_like(model), small_settings(model)
         verdict = verified(target, overrides, ranks, found.generic) if left_whole else None
         if found.uneven and (verdict is None or verdict.passed):
-            verdict = proven_on(target, overrides, _ranks(found), found.generic)
+            verdict = verified(target, overrides, _ranks(found), found.generic, uses=False)
         return verdict
     except PlanError as error:
         logger.info("the fit is not proven: %s", str(error).splitlines()[0])

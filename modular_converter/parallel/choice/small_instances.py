@@ -173,19 +173,16 @@ def _key(target: Target, overrides: dict[str, Any], ranks: int) -> tuple[Any, ..
     return (target, repr(sorted(overrides.items())), ranks)
 
 
-def verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) -> Verdict:
-    """The verdict of a small instance on a plan, in all uses; cached."""
-    known, key = _instance(target, overrides), (*_key(target, overrides, ranks), str(plan))
-    if key not in _VERDICTS:
-        _VERDICTS[key] = known.verdict(fitting(plan, known.small.model), ranks)
-    return _VERDICTS[key]
+def verified(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan, uses: bool = True) -> Verdict:
+    """The verdict of a small instance on a plan; cached.
 
-
-def proven_on(target: Target, overrides: dict[str, Any], ranks: int, plan: Plan) -> Verdict:
-    """The verdict of a small instance on a plan, in one plain forward with new weights; cached."""
-    known, key = _instance(target, overrides), (*_key(target, overrides, ranks), str(plan), "plain")
+    Args:
+        uses: in all uses; else in one plain forward with new weights.
+    """
+    known, key = _instance(target, overrides), (*_key(target, overrides, ranks), str(plan), uses)
     if key not in _VERDICTS:
-        _VERDICTS[key] = check_on_threads(known.subject, fitting(plan, known.small.model), ranks)
+        fits = fitting(plan, known.small.model)
+        _VERDICTS[key] = known.verdict(fits, ranks) if uses else check_on_threads(known.subject, fits, ranks)
     return _VERDICTS[key]
 
 

@@ -80,10 +80,13 @@ def inputs_on_meta(model: torch.nn.Module, kind: torch.dtype | None) -> dict[str
 def on_meta_of_type(inputs: Mapping[str, Any], kind: torch.dtype | None) -> dict[str, Any]:
     """Inputs on the meta device, floating tensors converted to ``kind`` unless it is None."""
     given = {name: on_meta(value) for name, value in inputs.items()}
-    if kind is None:
-        return given
-    floating = {n: v for n, v in given.items() if isinstance(v, torch.Tensor) and v.is_floating_point()}
-    return given | {name: value.to(kind) for name, value in floating.items()}
+    return given if kind is None else of_type(given, kind)
+
+
+def of_type(inputs: dict[str, Any], kind: torch.dtype) -> dict[str, Any]:
+    """Inputs with their floating tensors converted to ``kind``."""
+    floating = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor) and v.is_floating_point()}
+    return inputs | {name: value.to(kind) for name, value in floating.items()}
 
 
 def inputs_with_data(model: torch.nn.Module) -> dict[str, Any]:

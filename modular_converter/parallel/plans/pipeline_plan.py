@@ -49,12 +49,15 @@ class PipelinePlan:
         model, entries = "", []
         for number, line in enumerate(text.splitlines(), start=1):
             word, _, rest = line.strip().partition(" ")
-            if word == "pipeline":
-                model = rest
-            elif word == "module":
-                entries.append(_parsed(rest, number))
-            elif word:
-                raise PlanFormatError(f"line {number}: unknown word {shown(word)}; known: pipeline, module")
+            try:
+                if word == "pipeline":
+                    model = rest
+                elif word == "module":
+                    entries.append(_parsed(rest))
+                elif word:
+                    raise PlanFormatError(f"unknown word {shown(word)}; known: pipeline, module")
+            except PlanFormatError as error:
+                raise PlanFormatError(f"line {number}: {error}") from None
         if not model:
             raise PlanFormatError("a pipeline plan begins with a line `pipeline MODEL`")
         return cls(model, tuple(entries))
@@ -97,15 +100,12 @@ def _listed(names: list[str]) -> str:
     return "[" + ", ".join(f'"{name}"' for name in names) + "]"
 
 
-def _parsed(text: str, number: int) -> Entry:
+def _parsed(text: str) -> Entry:
     words = text.split()
     if len(words) != 4 or words[2] != "->":
-        raise PlanFormatError(f"line {number}: `module PATH inputs -> outputs` expected, not {shown(text)}")
+        raise PlanFormatError(f"`module PATH inputs -> outputs` expected, not {shown(text)}")
     sides = [() if side == "-" else tuple(side.split(",")) for side in (words[1], words[3])]
-    try:
-        return _entry("" if words[0] == _WHOLE else words[0], *sides)
-    except PlanFormatError as error:
-        raise PlanFormatError(f"line {number}: {error}") from None
+    return _entry("" if words[0] == _WHOLE else words[0], *sides)
 
 
 def _entry(module: Any, inputs: Any, outputs: Any) -> Entry:

@@ -41,16 +41,8 @@ class StageCost:
         return self.forward + self.input_backward + self.weight_backward
 
     def __add__(self, other: StageCost) -> StageCost:
-        return StageCost(
-            self.forward + other.forward,
-            self.input_backward + other.input_backward,
-            self.weight_backward + other.weight_backward,
-            self.activations + other.activations,
-            self.state + other.state,
-            self.gradients + other.gradients,
-            self.between_halves + other.between_halves,
-            max(self.temporary, other.temporary),
-        )
+        sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
+        return StageCost(**(sums | {"temporary": max(self.temporary, other.temporary)}))
 
 
 NOTHING = StageCost(0.0, 0.0, 0.0)
@@ -166,11 +158,12 @@ class ChainWork:
             bytes_per_parameter: of weight, gradient and optimizer state together.
             bytes_per_gradient: the part of the gradient in ``bytes_per_parameter``.
         """
-        flops = tflops * 1e12
+        parts = (self.before, *self.layers, self.after)
+        before, *layers, after = (one.cost(tflops * 1e12, bytes_per_parameter, bytes_per_gradient) for one in parts)
         return ChainCosts(
-            tuple(layer.cost(flops, bytes_per_parameter, bytes_per_gradient) for layer in self.layers),
-            self.before.cost(flops, bytes_per_parameter, bytes_per_gradient),
-            self.after.cost(flops, bytes_per_parameter, bytes_per_gradient),
+            tuple(layers),
+            before,
+            after,
             self.output / (bandwidth * 1e9),
             self.shared * bytes_per_parameter,
             self.result,
@@ -228,10 +221,8 @@ def with_times(costs: ChainCosts, times: ChainCosts, path: str) -> ChainCosts:
             cost, forward=time.forward, input_backward=time.input_backward, weight_backward=time.weight_backward
         )
 
-    layers = tuple(map(timed, costs.layers, times.layers))
-    return replace(
-        costs, layers=layers, before=timed(costs.before, times.before), after=timed(costs.after, times.after)
-    )
+    before, after = timed(costs.before, times.before), timed(costs.after, times.after)
+    return replace(costs, layers=tuple(map(timed, costs.layers, times.layers)), before=before, after=after)
 
 
 def _cost(path: str, place: str, times: Any) -> StageCost:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -111,13 +111,14 @@ def _pipeline_row(name: str, small: Any, given: dict[str, Any]) -> ModelComparis
     if isinstance(derived, str):
         return ModelComparison(name, "no plan derived", derived, "", committed)
     ours, theirs = derived.to_library(), source.to_library()
-    why = "; ".join(
-        f"{key}: {_flow(ours.get(key))}, committed {_flow(theirs.get(key))}"
-        for key in dict.fromkeys([*theirs, *ours])
-        if ours.get(key) != theirs.get(key)
-    )
+    why = _differences(ours, theirs, _flow)
     state = verify_pipeline(small.model, derived, inputs).outcome
     return ModelComparison(name, "differs" if why else "same", why, state, committed)
+
+
+def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], said: Callable[[Any], str]) -> str:
+    unlike = (key for key in dict.fromkeys([*theirs, *ours]) if ours.get(key) != theirs.get(key))
+    return "; ".join(f"{key}: {said(ours.get(key))}, committed {said(theirs.get(key))}" for key in unlike)
 
 
 def _placed(model: Any, plan: PipelinePlan) -> PipelinePlan:
@@ -163,11 +164,7 @@ def _expert_row(
         reason = "; ".join(f"{path}: {text}" for path, text in plan.whole) or _no_experts(small.model)
         return ModelComparison(name, "no plan derived", reason, "", committed)
     ours, theirs = to_library(plan), dict(given)
-    why = "; ".join(
-        f"{key}: {ours.get(key, 'nothing')}, committed {theirs.get(key, 'nothing')}"
-        for key in dict.fromkeys([*theirs, *ours])
-        if ours.get(key) != theirs.get(key)
-    )
+    why = _differences(ours, theirs, lambda style: style or "nothing")
     state = _both(lambda ranks: check_on_threads(subject, plan, ranks))
     loader = ""
     if pool is not None:

@@ -55,7 +55,10 @@ class RowFile:
                 continue
             row = _parsed(line)
             if row is _CUT and number == len(lines) and line.startswith(b'{"'):
-                self._leave_out_last_folder(ends)
+                last = self.rows[-1]["name"] if self.rows else ""
+                while last.startswith("folder:") and self.rows and self.rows[-1]["name"] == last:
+                    self.rows.pop()
+                    ends.pop()
             elif not isinstance(row, dict) or not isinstance(row.get("name"), str):
                 raise PlanError(
                     f"{path}: line {number} is not a row of an earlier run; take it out, or give another file to --resume"
@@ -64,12 +67,6 @@ class RowFile:
                 self.rows.append(row)
                 ends.append(end)
         self._end = ends[-1] if ends else 0
-
-    def _leave_out_last_folder(self, ends: list[int]) -> None:
-        last = self.rows[-1]["name"] if self.rows else ""
-        while last.startswith("folder:") and self.rows and self.rows[-1]["name"] == last:
-            self.rows.pop()
-            ends.pop()
 
     def append(self, found: Sequence[Row]) -> None:
         """Add rows after the last complete row."""

@@ -73,12 +73,16 @@ def _size(request: Request, vision: Any) -> tuple[int, int]:
     return 64, 64
 
 
+def _pixels(request: Request, *outer: int) -> torch.Tensor:
+    """``[batch, *outer, channels, height, width]``."""
+    vision = vision_of(request)
+    return request.normal(BATCH, *outer, _channels(vision), *_size(request, vision))
+
+
 def image(request: Request) -> Values:
     """``[batch, channels, height, width]``."""
-    vision = vision_of(request)
-    height, width = _size(request, vision)
-    shape = (BATCH, _channels(vision), height, width)
-    values: Values = {"pixel_values": request.normal(*shape), "image_sizes": per_sample((height, width))}
+    pixels = _pixels(request)
+    values: Values = {"pixel_values": pixels, "image_sizes": per_sample(pixels.shape[-2:])}
     if request.takes("high_res_pixel_values"):
         high = sub(request.config, "high_res_vision_config")
         values["high_res_pixel_values"] = request.normal(BATCH, _channels(high), *_size(request, high))
@@ -113,12 +117,10 @@ def large(request: Request) -> Values:
 
 def tiles(request: Request) -> Values:
     """``[batch, 2, channels, height, width]``: two tiles, views or images for each sample."""
-    vision = vision_of(request)
-    height, width = _size(request, vision)
-    pixels = request.normal(BATCH, 2, _channels(vision), height, width)
-    values: Values = {"pixel_values": pixels, "image_sizes": per_sample((height, width))}
-    values["pixel_attention_mask"] = torch.ones(BATCH, 2, height, width, dtype=torch.bool)
-    return values
+    pixels = _pixels(request, 2)
+    size = pixels.shape[-2:]
+    mask = torch.ones(BATCH, 2, *size, dtype=torch.bool)
+    return {"pixel_values": pixels, "image_sizes": per_sample(size), "pixel_attention_mask": mask}
 
 
 def views(request: Request) -> Values:
@@ -129,20 +131,16 @@ def views(request: Request) -> Values:
 def frames(request: Request) -> Values:
     """``[batch, frames, channels, height, width]``, in the argument for images or for videos."""
     vision = vision_of(request)
-    height, width = _size(request, vision)
     count = integer(vision, _FRAMES, 0) or integer(request.config, _FRAMES, 2 * integer(vision, ("tubelet_size",), 2))
-    pixels = request.normal(BATCH, count, _channels(vision), height, width)
-    return {"pixel_values" if request.takes("pixel_values") else "pixel_values_videos": pixels}
+    return {"pixel_values" if request.takes("pixel_values") else "pixel_values_videos": _pixels(request, count)}
 
 
 def pinpoints(request: Request) -> Values:
     """A base view and tiles, for images of the first resolution in ``image_grid_pinpoints``."""
-    vision = vision_of(request)
-    height, width = _size(request, vision)
+    height, width = _size(request, vision_of(request))
     best = (getattr(request.config, "image_grid_pinpoints", None) or [[height, 2 * width]])[0]
     count = (best[0] // height) * (best[1] // width) + 1
-    pixels = request.normal(BATCH, count, _channels(vision), height, width)
-    return {"pixel_values": pixels, "image_sizes": per_sample(best)}
+    return {"pixel_values": _pixels(request, count), "image_sizes": per_sample(best)}
 
 
 def _patch_weight(request: Request) -> torch.Tensor | None:
@@ -251,14 +249,10 @@ def flattened(request: Request) -> Values:
 
 def aspect_tiles(request: Request) -> Values:
     """``[batch, images, tiles, channels, height, width]`` with the aspect ratio of each image and a mask of tiles."""
-    vision = vision_of(request)
-    height, width = _size(request, vision)
-    count = integer(vision, ("max_num_tiles",), 4)
-    pixels = request.normal(BATCH, 1, count, _channels(vision), height, width)
-    ids = torch.ones(BATCH, 1, dtype=torch.long)
+    count = integer(vision_of(request), ("max_num_tiles",), 4)
     return {
-        "pixel_values": pixels,
-        "aspect_ratio_ids": ids,
+        "pixel_values": _pixels(request, 1, count),
+        "aspect_ratio_ids": torch.ones(BATCH, 1, dtype=torch.long),
         "aspect_ratio_mask": torch.ones(BATCH, 1, count, dtype=torch.long),
     }
 

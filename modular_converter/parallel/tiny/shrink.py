@@ -397,7 +397,11 @@ def _shrink_like(default: Any, strategy: str, given: Mapping[str, Any], own: Any
         if small is not usual and small != usual:
             values[field.name] = small
     _relate(default, strategy, values, overrides)
-    return _construct(type(default), values)
+    config = type(default)(**values)
+    for name in ("hidden_dropout_prob", "attention_dropout", "layerdrop", "encoder_layerdrop", "decoder_layerdrop"):
+        if hasattr(config, name) and isinstance(getattr(config, name), float):
+            setattr(config, name, 0.0)
+    return config
 
 
 def _relate(default: Any, strategy: str, values: dict[str, Any], overrides: Mapping[str, Any]) -> None:
@@ -422,14 +426,6 @@ def _relate(default: Any, strategy: str, values: dict[str, Any], overrides: Mapp
     rotary_sections(default, values)
     per_layer(default, values)
     values.update(given)
-
-
-def _construct(config_class: type[Any], values: dict[str, Any]) -> Any:
-    config = config_class(**values)
-    for name in ("hidden_dropout_prob", "attention_dropout", "layerdrop", "encoder_layerdrop", "decoder_layerdrop"):
-        if hasattr(config, name) and isinstance(getattr(config, name), float):
-            setattr(config, name, 0.0)
-    return config
 
 
 def _below(overrides: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -147,12 +147,8 @@ def _refill(base: Any, fill: Callable[[Any, Any], None]) -> Callable[[Any, Any],
     return give
 
 
-def _give_numbers(value: Any, was: Any) -> None:
-    value[...] = was
-
-
-def _give_buffer(value: Any, was: Any) -> None:
-    value[:] = was
+def _give_entries_of_array(value: Any, was: Any) -> None:
+    value[... if isinstance(value, numpy.ndarray) else slice(None)] = was
 
 
 def _give_attributes(value: Any, was: Any) -> None:
@@ -237,6 +233,8 @@ def _give_file(module: Any, was: Mapping[str, Any]) -> None:
 _CLASS = Handling(_take_variables, _give_class, lambda value, was: was.values())
 _FILE = Handling(_take_variables, _give_file, lambda value, was: was.values())
 _ATTRIBUTES = Handling(lambda value: dict(value.__dict__), _give_attributes, lambda value, was: was.values())
+_PARTS = Handling(_nothing, _nothing, lambda value, was: value)
+_METHOD = Handling(_nothing, _nothing, lambda value, was: (value.__func__,))
 _SLOTS = Handling(_take_slots, _give_slots, lambda value, was: was.values())
 _LRU: type = type(functools.lru_cache(_nothing))
 _KINDS: dict[type, Handling] = {
@@ -244,21 +242,21 @@ _KINDS: dict[type, Handling] = {
     list: Handling(list, _refill(list, list.extend), _items),
     set: Handling(list, _refill(set, set.update), _items),
     collections.deque: Handling(list, _refill(collections.deque, collections.deque.extend), _items),
-    tuple: Handling(_nothing, _nothing, lambda value, was: value),
-    frozenset: Handling(_nothing, _nothing, lambda value, was: value),
-    bytearray: Handling(bytes, _give_buffer, _nothing),
-    array.array: Handling(lambda value: value[:], _give_buffer, _nothing),
-    numpy.ndarray: Handling(lambda value: value.copy(), _give_numbers, _nothing),
+    tuple: _PARTS,
+    frozenset: _PARTS,
+    bytearray: Handling(bytes, _give_entries_of_array, _nothing),
+    array.array: Handling(lambda value: value[:], _give_entries_of_array, _nothing),
+    numpy.ndarray: Handling(lambda value: value.copy(), _give_entries_of_array, _nothing),
     random.Random: Handling(lambda value: value.getstate(), lambda value, was: value.setstate(was), _nothing),
     torch.Generator: Handling(lambda value: value.get_state(), lambda value, was: value.set_state(was), _nothing),
-    torch.Tensor: Handling(lambda value: dict(value.__dict__), _give_attributes, lambda value, was: was.values()),
-    threading.local: Handling(lambda value: dict(value.__dict__), _give_attributes, lambda value, was: was.values()),
+    torch.Tensor: _ATTRIBUTES,
+    threading.local: _ATTRIBUTES,
     types.FunctionType: Handling(lambda value: dict(value.__dict__), _give_attributes, _parts_of_function),
     types.CellType: Handling(_take_cell, _give_cell, _items),
     types.MethodType: Handling(_nothing, _nothing, lambda value, was: (value.__self__, value.__func__)),
     functools.partial: Handling(_nothing, _nothing, lambda value, was: (value.func, value.args, value.keywords)),
-    staticmethod: Handling(_nothing, _nothing, lambda value, was: (value.__func__,)),
-    classmethod: Handling(_nothing, _nothing, lambda value, was: (value.__func__,)),
+    staticmethod: _METHOD,
+    classmethod: _METHOD,
     property: Handling(_nothing, _nothing, lambda value, was: (value.fget, value.fset)),
     _LRU: Handling(_take_cached, _give_cached, lambda value, was: (value.__wrapped__,)),
 }

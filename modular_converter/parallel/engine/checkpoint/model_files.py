@@ -104,7 +104,10 @@ def open_checkpoint(folder: str | os.PathLike[str], dtype: torch.dtype | None, m
             )
     except Exception as error:  # of the library, or of the model's own code
         raise BuildError(f"{path}: {kind.__name__} cannot be loaded: {one_line(error, 400)}") from error
-    _refuse_other_shapes(kind, stored, report["mismatched_keys"])
+    for name, found, wanted in sorted(report["mismatched_keys"], key=lambda one: one[0]):
+        same = [key for key in stored if key == name or key.endswith(f".{name}") or name.endswith(f".{key}")]
+        place = f"{stored[same[0]].file}: {same[0]}" if same else name
+        raise BuildError(f"{place} has the shape {tuple(found)}, but {kind.__name__} wants {tuple(wanted)}")
     if missing := sorted(report["missing_keys"]):
         raise BuildError(
             f"{path}: its files ({', '.join(sorted({Path(one.file).name for one in stored.values()}))}) lack weights of "
@@ -140,13 +143,6 @@ def _keep_mark(made: Any, config: Any) -> None:
     mark = "_original_object_hash"
     if hasattr(config, mark) and made == config:
         setattr(made, mark, getattr(config, mark))
-
-
-def _refuse_other_shapes(kind: Any, stored: dict[str, Stored], mismatched: Iterable[tuple[str, Any, Any]]) -> None:
-    for name, found, wanted in sorted(mismatched, key=lambda one: one[0]):
-        same = [key for key in stored if key == name or key.endswith(f".{name}") or name.endswith(f".{key}")]
-        place = f"{stored[same[0]].file}: {same[0]}" if same else name
-        raise BuildError(f"{place} has the shape {tuple(found)}, but {kind.__name__} wants {tuple(wanted)}")
 
 
 def _taken_out(model: torch.nn.Module) -> dict[str, Recipe]:
@@ -255,7 +251,10 @@ def save_model(
         raise failure
     if folder is not None:
         _finish(folder, split)
-        _save_settings(model, folder)
+        model.config.architectures, model.config.dtype = [type(model).__name__], model.dtype
+        model.config.save_pretrained(folder)
+        if model.can_generate():
+            model.generation_config.save_pretrained(folder)
 
 
 def _as_published(model: Any, state: Mapping[str, torch.Tensor]) -> dict[str, Recipe]:
@@ -311,13 +310,6 @@ def _put(path: Path, write: Callable[[Path], Any]) -> None:
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
-
-
-def _save_settings(model: Any, folder: Path) -> None:
-    model.config.architectures, model.config.dtype = [type(model).__name__], model.dtype
-    model.config.save_pretrained(folder)
-    if model.can_generate():
-        model.generation_config.save_pretrained(folder)
 
 
 def saved_names(model: torch.nn.Module) -> dict[str, torch.Tensor]:
