@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modular_converter.breaking.bounds import one_text, spend
-from modular_converter.breaking.interpret import StatementInterpreter
+from modular_converter.breaking.interpret import ANY, StatementInterpreter
 from modular_converter.breaking.names import EXCHANGED, Frame, Names
 from modular_converter.breaking.values import (
     CONFIG_BASES,
@@ -449,10 +449,10 @@ def iterated(run: LibraryInterpreter, name: str, arguments: list[Value], named: 
         items, start = arguments[0], plain(arguments[1] if len(arguments) > 1 else named.get("start", _ZERO))
         counted = isinstance(items, Items) or (isinstance(items, Expression) and items.is_known)
         first = start if counted and isinstance(start, int) else None
-        numbers = [_ANY if first is None else Expression(str(first + n), first + n) for n in range(len(turns[0]))]
+        numbers = [ANY if first is None else Expression(str(first + n), first + n) for n in range(len(turns[0]))]
         turns = [list(numbers), turns[0]]
     shortest = min(map(len, turns), default=0)
     return sequence(sequence(one[number] for one in turns) for number in range(shortest))
 
 
-_ANY, _ZERO = Expression("*"), Expression("0", 0)
+_ZERO = Expression("0", 0)

@@ -12,7 +12,6 @@ import abc
 import ast
 import contextlib
 import functools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -42,6 +41,7 @@ from modular_converter.breaking.values import (
     is_configuration,
     is_module,
     key_text,
+    numbered,
     plain,
     sequence,
     truth,
@@ -55,8 +55,8 @@ MOST_DEPTH = 60
 """Calls within calls that are followed."""
 MOST_TURNS = 24
 """Items of a list that a loop is followed for; a longer one is followed once."""
-_ANY = Expression("*")
-_NUMBER = re.compile(r"\d+")
+ANY = Expression("*")
+"""An item of something that a loop is followed once for."""
 
 
 class StatementInterpreter(abc.ABC):
@@ -139,8 +139,8 @@ class StatementInterpreter(abc.ABC):
         """The attribute of an object."""
         if name in instance.attributes:
             return instance.attributes[name]
-        if (numbered := _NUMBER.sub("*", name)) in instance.attributes:  # `self.part_0`, made in a loop
-            return instance.attributes[numbered]
+        if (made := numbered(name)) in instance.attributes:  # `self.part_0`, made in a loop
+            return instance.attributes[made]
         found = self.of_class(instance.ancestors, name, instance)
         return found if found is not None else Expression(f"self.{name}")
 
@@ -464,7 +464,7 @@ class StatementInterpreter(abc.ABC):
         if isinstance(value, Expression) and value.is_known:
             known = value.value
             if isinstance(known, range):
-                return [_ANY] if len(known) else []
+                return [ANY] if len(known) else []
             if isinstance(known, (list, tuple, dict, str)):
                 turns: list[Value] = [Expression(f"{value.text}[*]", one) for one in known]
                 return turns if len(turns) <= MOST_TURNS else turns[:1]

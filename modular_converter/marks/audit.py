@@ -5,7 +5,6 @@ name are found in the sources of the library, which are read and never imported.
 from __future__ import annotations
 
 import enum
-import functools
 import os
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -185,14 +184,10 @@ def depth(one: Audited) -> int:
     return (one.mark.column - 1) // INDENT
 
 
-@functools.lru_cache(maxsize=64)
-def _holders(levels: int) -> str:
-    return "".join(f"{' ' * INDENT * level}class _:\n" for level in range(levels))
-
-
 def nested(text: str, levels: int) -> str:
     """A definition inside of classes, so that a formatter breaks its lines where the file does."""
-    return _holders(levels) + textwrap.indent(text, " " * INDENT * levels)
+    holders = "".join(f"{' ' * INDENT * level}class _:\n" for level in range(levels))
+    return holders + textwrap.indent(text, " " * INDENT * levels)
 
 
 def unnested(text: str, levels: int) -> str:
