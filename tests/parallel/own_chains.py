@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 class Block(nn.Module):
@@ -47,6 +48,8 @@ class Unscored(Chain):
 
 class Centred(Chain):
     """A row's result depends on the other rows."""
+
+    config = {"width": 16}  # none of transformers
 
     def forward(self, x):
         found = super().forward(x)
@@ -100,6 +103,32 @@ class Around(Chain):
         return self.leave(x)
 
 
+class Deep(Chain):
+    """A result of each layer, of which a loss is made."""
+
+    def forward(self, x):
+        x, results = self.enter(x), []
+        for layer in self.layers:
+            x = layer(x)
+            results.append(x)
+        return {"logits": self.leave(x), "results": results}
+
+
+class AgainBlock(Block):
+    """A layer that the backward computes again, by its own code."""
+
+    def forward(self, x):
+        return checkpoint(super().forward, x, use_reentrant=False)
+
+
+class AgainInside(Block):
+    def forward(self, x):
+        def run(x):
+            return self.down(torch.relu(self.up(x)))
+
+        return x + checkpoint(run, x, use_reentrant=False)
+
+
 class Handing(nn.Module):
     """A forward that hands its arguments on."""
 
@@ -109,6 +138,11 @@ class Handing(nn.Module):
 
     def forward(self, *args, **kwargs):
         return self.inner(*args, **kwargs)
+
+
+class HandingMixed(Centred):
+    def forward(self, *args, **kwargs):
+        return super().forward(*args, **kwargs)
 
 
 class HandingHeir(Chain):
@@ -217,6 +251,9 @@ CHAINS = {
     "sequential": (sequential, lambda: (rows(),)),
     "tied": (Tied, lambda: (ids(),)),
     "around": (Around, lambda: (rows(),)),
+    "deep": (Deep, lambda: (rows(),)),
+    "again": (lambda: Chain(AgainBlock), lambda: (rows(),)),
+    "again inside": (lambda: Chain(AgainInside), lambda: (rows(),)),
     "handing": (Handing, lambda: (rows(),)),
     "handing heir": (HandingHeir, lambda: (rows(),)),
 }
@@ -235,4 +272,5 @@ def leading(output):
 
 
 def loss(output, target):
-    return (leading(output) - target).square().mean()
+    deep = output.get("results", ()) if isinstance(output, dict) else ()
+    return (leading(output) - target).square().mean() + 0.1 * sum(one.square().mean() for one in deep)

@@ -44,6 +44,7 @@ def test_errors_say_what_to_write(two):
     assert "a row of what Centred returns depends on the other rows of its batch" in said["mixed rows"]
     assert "and data ranks have fewer rows" in said["mixed with data ranks"]
     assert "and data ranks have fewer rows" in said["mixed in the first batch"]
+    assert "and data ranks have fewer rows" in said["handed to mixed rows"]
     assert said["alone in the first batch"] == "no error: [1, 4, 4]"
     assert "a forward set calls for each micro-batch" in said["counts"]
     assert "layers.0.up.weight (float64) and layers.0.down.weight (float32): data ranks sum" in said["types"]

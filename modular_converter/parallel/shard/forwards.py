@@ -16,11 +16,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 from modular_converter.parallel.torch_private import call_impl, functorch_is_active
 
 
 _CALL = call_impl.__code__
+_AGAIN = torch.utils.checkpoint.__file__
 
 
 class _Thread(threading.local):
@@ -79,10 +81,11 @@ def innermost() -> torch.nn.Module | None:
 
 
 def _callers() -> Iterator[torch.nn.Module]:
-    """The modules whose forwards are under way, from the inside."""
+    """The modules whose forwards are under way, or whose functions a backward computes again, from the inside."""
     frame = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is _CALL or frame.f_code.co_name == "forward":
+        again = frame.f_back is not None and frame.f_back.f_code.co_filename == _AGAIN
+        if again or frame.f_code is _CALL or frame.f_code.co_name == "forward":
             around = frame.f_locals.get("self")
             if isinstance(around, torch.nn.Module):
                 yield around

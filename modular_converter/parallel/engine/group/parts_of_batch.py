@@ -25,7 +25,7 @@ from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.same_calls import digest_of, everywhere
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.modules import is_plain
-from modular_converter.parallel.proof.prove import small_copy
+from modular_converter.parallel.proof.prove import inputs_by_name, small_copy
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, Small, copy_of
 from modular_converter.parallel.tiny.inputs import examples_of
 from modular_converter.parallel.trace.record import forward_names
@@ -92,7 +92,10 @@ def look_at_rows(model: torch.nn.Module) -> None:
     with contextlib.suppress(BuildError):  # too large for a copy, or it cannot be copied
         if examples is not None:
             _refuse_mixed(model, small_copy(model, examples))
-        elif not hasattr(model, "config") and sum(one.numel() for one in model.parameters()) <= MOST_PARAMETERS:
+        elif (
+            not hasattr(getattr(model, "config", None), "model_type")
+            and sum(one.numel() for one in model.parameters()) <= MOST_PARAMETERS
+        ):
             model.__dict__[_COPY] = copy_of(model)
 
 
@@ -124,7 +127,7 @@ class PartsOfBatch:
         """
         given = {**dict(zip(self.names, args)), **kwargs}
         if not self.looked:
-            self._look(given)
+            self._look(given, args)
         labels: Any = given.get("labels")
         loss: Any = loss_in(result)
         is_loss = isinstance(loss, torch.Tensor) and not loss.dim() and loss.requires_grad
@@ -134,9 +137,13 @@ class PartsOfBatch:
         if isinstance(labels, torch.Tensor) and given.get("num_items_in_batch") is None:
             loss.register_hook(partial(self.refuse_unequal, self._counts(labels, getattr(result, "logits", None))))
 
-    def _look(self, given: Mapping[str, Any]) -> None:
+    def _look(self, given: Mapping[str, Any], args: Sequence[Any]) -> None:
         """Refuse rows that depend on each other, in a small instance, or in a module's own copy and its first batch of several."""
-        copy, size = self.model.__dict__.get(_COPY), _rows_in(given)
+        copy = self.model.__dict__.get(_COPY)
+        if copy is not None and not self.names:  # a forward of *args, **kwargs
+            with contextlib.suppress(BuildError):
+                given = {**inputs_by_name(copy, args), **given}
+        size = _rows_in(given)
         self.looked = copy is None or size >= _SEVERAL
         if not self.looked:
             return

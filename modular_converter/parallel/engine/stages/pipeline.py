@@ -584,7 +584,9 @@ class Pipeline(Checkpoints):
         """The shapes of a micro-batch, from a run of the whole model without data."""
         self._shapes.train(self.training)
         with torch.set_grad_enabled(trains), Guesses(), self._own_settings():
-            return flow_of(self._shapes, self._plan, on_meta(inputs), asks=not trains, skips=True)
+            # A caller's loss may read all of the output.
+            asks = not trains or self._loss is not None
+            return flow_of(self._shapes, self._plan, on_meta(inputs), asks=asks, skips=True)
 
     def _without_data(self, inputs: Mapping[str, Any]) -> Any:
         self._shapes.train(self.training)
