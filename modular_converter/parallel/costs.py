@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.nn.attention.bias import CausalBias
@@ -327,14 +327,6 @@ class CountRequest:
     dtype: str = "bfloat16"
 
 
-class FullModel(NamedTuple):
-    """A model of the requested size, the path of its list of layers, and inputs of one micro-batch."""
-
-    model: Any
-    path: str
-    inputs: dict[str, Any]
-
-
 def chain_work(request: CountRequest) -> ChainWork:
     """The work of each layer of a model, and of the parts before and after the layers.
 
@@ -346,8 +338,10 @@ def chain_work(request: CountRequest) -> ChainWork:
     return replace(count_chain(model, path, inputs), length=length)
 
 
-def model_at_size(request: CountRequest, device: torch.device) -> FullModel:
-    """A model with the weights of its own initialization, the same in each call, and random inputs.
+def model_at_size(request: CountRequest, device: torch.device) -> tuple[Any, str, dict[str, Any]]:
+    """A model with the weights of its own initialization, the path of its list of layers, and random inputs of a micro-batch.
+
+    The same in each call.
 
     Raises ``PlanError`` if the model is unknown, cannot be built, or is not a chain.
     """
@@ -360,7 +354,7 @@ def model_at_size(request: CountRequest, device: torch.device) -> FullModel:
             f"{request.model}: `{path}` has {found} layers, not {request.layers}; give the field that sets their number "
             "with --set, such as --set text_config.num_hidden_layers=8"
         )
-    return FullModel(model, path, inputs_of(model, request, device))
+    return model, path, inputs_of(model, request, device)
 
 
 def target_and_config(request: CountRequest) -> tuple[Target, Any]:

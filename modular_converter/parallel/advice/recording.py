@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -34,8 +34,7 @@ MOST_OPERATIONS = 300_000
 """The limit for one run, forward and backward; models that loop over their tokens exceed it."""
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(NamedTuple):
     """One operation.
 
     Attributes:
@@ -87,12 +86,7 @@ class Recording:
 
     def values(self) -> list[Any]:
         """As values that JSON has, from which ``of_values`` makes it again."""
-        stretches = [
-            [one.phase, one.segment, one.first, [[*map(float, kernel)] for kernel in map(astuple, one.kernels)]]
-            + [[list(call) for call in one.collectives], one.gradients, one.result]
-            for one in self.stretches
-        ]
-        return [list(self.segments), stretches, list(self.events), self.result]
+        return [self.segments, [[*vars(one).values()] for one in self.stretches], self.events, self.result]
 
     @classmethod
     def of_values(cls, values: Sequence[Any]) -> Recording:
@@ -100,7 +94,7 @@ class Recording:
         segments, stretches, events, result = values
         runs = []
         for phase, segment, first, kernels, calls, *sizes in stretches:
-            made = [Kernel(flops, moved, bool(masked)) for flops, moved, masked in kernels]
+            made = [Kernel(*one) for one in kernels]
             runs.append(SegmentRun(phase, segment, first, made, [Exchange(*call) for call in calls], *sizes))
         return cls(tuple(segments), tuple(runs), tuple(events), result)
 

@@ -132,20 +132,19 @@ class Speed:
         Args:
             launch_us: of the host for an operation; by default that of a forward which keeps tensors for a backward.
         """
-        host = len(one.forward.kernels) * (self.device.launch_us if launch_us is None else launch_us)
-        return self._longer(one.forward, host + (self.device.unit_us if unit else 0.0), exchange)
+        return self._longer(one.forward, self.device.launch_us if launch_us is None else launch_us, exchange, unit)
 
     def backward(self, one: SegmentUse, exchange: float, unit: WeightUnit | None = None) -> float:
         """The same of the backward."""
-        host = len(one.backward.kernels) * self.device.backward_us
-        return self._longer(one.backward, host + (self.device.unit_us if unit else 0.0), exchange)
+        return self._longer(one.backward, self.device.backward_us, exchange, unit)
 
-    def _longer(self, use: StretchUse, launches_us: float, exchange: float) -> float:
+    def _longer(self, use: StretchUse, launch_us: float, exchange: float, unit: WeightUnit | None) -> float:
         """Seconds of a segment in one phase beside its exchanges: of the device, or what the host takes longer."""
         found = self.known.get(id(use))  # layers of a kind have the same use
         if found is None or found[0] is not use:
             found = self.known[id(use)] = use, self.seconds(use.kernels)
-        host = (launches_us + len(use.collectives) * self.device.shared_us) * 1e-6
+        host = len(use.kernels) * launch_us + (self.device.unit_us if unit else 0.0)
+        host = (host + len(use.collectives) * self.device.shared_us) * 1e-6
         return max(found[1], host - exchange)
 
 

@@ -28,10 +28,6 @@ class DifferentAnswers(Exception):
     """The ranks no longer agree, and must all be ended."""
 
 
-# After an error inside a kernel, a device answers nothing but this error.
-DEVICE_ERRORS = (torch.AcceleratorError,) if hasattr(torch, "AcceleratorError") else ()
-
-
 class Answering:
     """A worker that answers messages ``(kind, ...)`` with its methods ``on_kind``: each sends one answer, ``FORGET`` none."""
 
@@ -111,7 +107,8 @@ class Answering:
 
 def failure(error: Exception, kind: bytes = FAILURE) -> bytes:
     """The message of an error; of kind ``FATAL`` if the ranks cannot go on after it."""
-    ends = isinstance(error, (DifferentAnswers, *DEVICE_ERRORS))
+    # After an error inside a kernel, a device answers nothing but this error.
+    ends = isinstance(error, (DifferentAnswers, torch.AcceleratorError))
     return (FATAL if ends else kind) + pickle.dumps((traceback.format_exc(), _plain(error)))
 
 

@@ -50,7 +50,7 @@ from modular_converter.parallel.inference.generation import (
 from modular_converter.parallel.inference.plain_forwards import DirectGroup, make_inference, put_on_modules
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, resolve
-from modular_converter.parallel.ranks.answering import DEVICE_ERRORS, Answering, DifferentAnswers
+from modular_converter.parallel.ranks.answering import Answering, DifferentAnswers
 from modular_converter.parallel.ranks.packing import COPY, read_tensor
 from modular_converter.parallel.ranks.protocol import EVENT
 from modular_converter.parallel.shard.apply import apply
@@ -337,5 +337,5 @@ class Worker(Answering):
                 for key in [key for key in held if key in objects]:
                     del held[key]
         if self.device.type == "cuda" and any(objects is None for _, objects in unneeded):
-            with contextlib.suppress(*DEVICE_ERRORS):  # the next call has it, too
+            with contextlib.suppress(torch.AcceleratorError):  # the next call has it, too
                 torch.cuda.empty_cache()
