@@ -114,6 +114,20 @@ class Deep(Chain):
         return {"logits": self.leave(x), "results": results}
 
 
+class Sloped(Chain):
+    """A tensor that is no buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.slopes = torch.linspace(0.5, 1.0, 16)
+
+    def forward(self, x):
+        x = self.enter(x) * self.slopes.to(x.dtype)
+        for layer in self.layers:
+            x = layer(x)
+        return self.leave(x)
+
+
 class AgainBlock(Block):
     """A layer that the backward computes again, by its own code."""
 
@@ -252,6 +266,7 @@ CHAINS = {
     "tied": (Tied, lambda: (ids(),)),
     "around": (Around, lambda: (rows(),)),
     "deep": (Deep, lambda: (rows(),)),
+    "sloped": (Sloped, lambda: (rows(),)),
     "again": (lambda: Chain(AgainBlock), lambda: (rows(),)),
     "again inside": (lambda: Chain(AgainInside), lambda: (rows(),)),
     "handing": (Handing, lambda: (rows(),)),

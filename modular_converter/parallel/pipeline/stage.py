@@ -78,7 +78,9 @@ def copy_without_data(model: torch.nn.Module) -> torch.nn.Module:
     """A copy of the model on the meta device."""
     memo: dict[int, Any] = {}
     for module in model.modules():
-        for value in (*module._parameters.values(), *module._buffers.values()):
+        # Numbers without dimensions go with tensors of any device.
+        tables = (one for one in vars(module).values() if isinstance(one, torch.Tensor) and one.dim())
+        for value in (*module._parameters.values(), *module._buffers.values(), *tables):
             if value is not None and id(value) not in memo:
                 memo[id(value)] = without_data(value)
     return _copied(model, memo)

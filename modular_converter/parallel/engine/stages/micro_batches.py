@@ -175,6 +175,8 @@ WHOLE_BATCH = "micro-batches", "give chunks=1"
 def refuse_mixed_examples(model: torch.nn.Module, examples: Mapping[str, Any], rows: RowDimensions) -> None:
     """Raise ``ApplyError`` if a row's results are others where it is computed alone, as behind a mean over the batch."""
     size = rows.size(examples)
+    if size < 2:
+        return
     try:
         dims = rows.of(examples)
     except ApplyError:  # which a step says, if its own batch is such
@@ -182,8 +184,7 @@ def refuse_mixed_examples(model: torch.nn.Module, examples: Mapping[str, Any], r
     few = min(size, _MOST_ROWS)
     given = {name: one.narrow(dims[name], 0, few) if name in dims else one for name, one in examples.items()}
     alone = Batch(few, given, dims).parts(few)
-    if few > 1:
-        refuse_mixed_rows(model, small_copy(model, examples).model, given, alone, *WHOLE_BATCH)
+    refuse_mixed_rows(model, small_copy(model, examples).model, given, alone, *WHOLE_BATCH)
 
 
 def refuse_what_a_step_lacks(inputs: Mapping[str, Any], config: Any) -> None:
