@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from modular_converter.findings import Location, Severity, locate, locate_word
 from modular_converter.model.bindings import Function
-from modular_converter.model.class_blocks import ClassBlock, Member, Members, class_node, parse_class
+from modular_converter.model.class_blocks import ClassBlock, Member, Members, class_node, names_in_class, parse_class
 from modular_converter.model.module import ImportedName, Statement
 from modular_converter.model.overriding import NOTHING_ADDED, AddedDecorators, is_raising_stub, method_key
 
@@ -281,6 +281,10 @@ class Surroundings:
     """Tells whether a base from elsewhere has a method of this name, as far as it and its ancestors can be read."""
     may_reach: Callable[[str, str], bool] = lambda base, attribute: True
     """Tells whether a base, or an ancestor of it, is a class from elsewhere that binds this name or cannot be read."""
+
+    def gives_in_front(self, name: str) -> bool:
+        """Whether a base in front of the parent binds a name."""
+        return any(name in names_in_class(text) for texts in self.in_front.values() for text in texts or ())
 
 
 @dataclass(frozen=True)

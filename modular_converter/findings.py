@@ -251,6 +251,12 @@ def locate(path: str, node: ast.AST, source: str) -> Location:
     return Location(path, line, start, end_line, character_column(lines[end_line - 1], end_column) + 1)
 
 
+def edit_of(node: ast.AST, source: str, new: str) -> Edit:
+    """The edit that writes another text for a syntax node of `source`."""
+    at = locate("", node, source)
+    return Edit(at.line, at.column, at.end_line or at.line, at.end_column or at.column, new)
+
+
 def character_column(line: str, column: int) -> int:
     """A column in characters, from a column of the parser in UTF-8 bytes; both count from 0."""
     return column if line.isascii() else len(line.encode("utf-8")[:column].decode("utf-8"))

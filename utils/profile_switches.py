@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from modular_converter.convert.batch import Workers, convert_all
+from modular_converter.convert.batch import Workers, convert_each
 from modular_converter.convert.emit.format import FormatMemory
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import Conversion
@@ -146,7 +146,7 @@ class Trials:
         library = replace(self.library, settings=settings)  # what was read is the same under all conventions
         workers = self.workers if len(modular) > FEW else 1  # one process reads and parses each file once
         with Workers(library, workers) as processes:
-            conversions = convert_all(sorted(modular), processes, lambda number: None)
+            conversions = processes.do(convert_each, sorted(modular), lambda number: None)
         given = {path: text for one in conversions for path, text in one.files.items()}
         texts = self.memory.format(given, settings).texts
         folders = {os.path.dirname(one) for one in modular}

@@ -176,14 +176,8 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def convert_all(paths: Sequence[str], workers: Workers[Library], progress: Progress) -> list[Conversion]:
-    """Convert files whose neighbours can be read, in their order. `progress` is called with the number of files converted
-    since the last call.
-    """
-    return workers.do(_convert_each, paths, progress)
-
-
-def _convert_each(paths: Iterable[str], library: Library, progress: Progress) -> list[Conversion]:
+def convert_each(paths: Iterable[str], library: Library, progress: Progress) -> list[Conversion]:
+    """Convert files whose neighbours can be read, in their order; the work of `Workers`."""
     conversions = []
     for path in paths:
         conversions.append(convert_safely(path, library))
@@ -281,7 +275,7 @@ class Run:
         """Convert files and format all results together, but for those that are kept."""
         kept = {path: one for path in paths if self.kept and (one := self.kept.find(path, library)) is not None}
         paths = [path for path in paths if path not in kept]
-        conversions = convert_all(paths, workers, self.progress)
+        conversions = workers.do(convert_each, paths, self.progress)
         by_settings: dict[int, list[Conversion]] = {}
         formattings = dict(enumerate(self.settings.formattings))
         numbers = {folder: number for number, (folder, _) in enumerate(self.settings.by_folder, 1)}

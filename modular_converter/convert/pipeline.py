@@ -8,6 +8,7 @@ below.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -25,10 +26,12 @@ from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour, asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import (
     ModularFile,
+    ResolvedImports,
     neighbour_module,
     open_target,
     resolve_imports,
     with_heirs_asked_for,
+    with_parents_apart,
 )
 from modular_converter.convert.inline.collect import EmittedDefinition, collect_definitions
 from modular_converter.convert.source.library import Library
@@ -73,8 +76,19 @@ def first_steps(path: str, library: Library) -> FinishedConversion:
 
     Raises `ConversionError` with the faults of the input.
     """
-    resolution = with_heirs_asked_for(resolve_imports(open_target(path, library), library))
-    neighbours = rename_neighbours(resolution, library)
+    resolution = resolve_imports(open_target(path, library), library)
+    try:
+        return _merged(resolution, library)
+    except ConversionError as error:
+        apart = with_parents_apart(resolution, error.findings, library.settings)
+        if apart is not resolution:
+            with contextlib.suppress(ConversionError):
+                return _merged(apart, library)
+        raise
+
+
+def _merged(resolution: ResolvedImports, library: Library) -> FinishedConversion:
+    neighbours = rename_neighbours(with_heirs_asked_for(resolution), library)
     classes = build_classes(neighbours, library)
     return FinishedConversion(neighbours, classes, collect_definitions(neighbours, classes, library), library)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr"})
 """The functions that take the name of an attribute as a text."""
-KIND_TESTS = frozenset({"isinstance", "issubclass"})
 _NO_NODES = frozenset(
     ["arg", "asname", "attr", "conversion", "ctx", "id", "is_async", "kind", "level", "module", "simple"]
     + ["type_comment"]
@@ -181,11 +180,23 @@ def is_super_statement(node: ast.stmt, method: str, class_name: str = "") -> boo
     return method_call(node, method, class_name) is not None
 
 
-def tested_class(node: ast.AST) -> ast.expr | None:
-    """The class, or the tuple of classes, that `isinstance`, `issubclass` or `except` asks for."""
-    if isinstance(node, ast.Call) and dotted(node.func) in KIND_TESTS and len(node.args) == 2:
-        return node.args[1]
-    return node.type if isinstance(node, ast.ExceptHandler) else None
+def tested_classes(nodes: Iterable[ast.AST]) -> Iterator[Mapping[ast.expr, ast.expr | ast.MatchClass]]:
+    """The class or the classes that each `isinstance`, `issubclass`, `except` and `case` among the nodes of `walk` asks for, each
+    with its place: itself, or its pattern.
+    """
+    seen = set[int]()
+    for node in nodes:
+        match node:
+            case ast.ExceptHandler(ast.expr() as tested) | ast.Call(
+                ast.Name("isinstance" | "issubclass"), [_, tested]
+            ):
+                yield {one: one for one in getattr(tested, "elts", [tested])}
+            case ast.MatchOr(patterns):
+                found = [one for one in patterns if isinstance(one, ast.MatchClass)]
+                seen.update(map(id, found))
+                yield {one.cls: one for one in found}
+            case ast.MatchClass(asked) if id(node) not in seen:
+                yield {asked: node}
 
 
 def is_super(node: ast.AST) -> bool:

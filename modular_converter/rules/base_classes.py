@@ -148,9 +148,7 @@ def _hidden_by_parent(classes: TwoClasses) -> Iterator[Obstacle]:
         node = child.node.bases[bases.index(base)]
         for name in sorted(hidden):
             reason = f"with inheritance `{base}.{name}` comes first, but in the generated class the parent's `{name}` would hide it"
-            above = f"class {classes.name}Base({classes.base})"
-            cure = f"Define `{name}` in this class, or write `{above}: pass` and name it in place of `{classes.base}`."
-            yield Obstacle(node, name, reason, cure)
+            yield Obstacle(node, name, reason, f"Define `{name}` in this class.")
         called = {
             super_attribute(one) for member in classes.kept if "super" in member.text for one in walk(member.node)
         }

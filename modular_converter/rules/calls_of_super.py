@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, did_you_mean, finding_at
-from modular_converter.model.class_blocks import SUPER_KWARGS, Method, names_in_class
+from modular_converter.model.class_blocks import SUPER_KWARGS, Method
 from modular_converter.model.nodes import dotted, super_attribute, super_method, walk, walk_until
 from modular_converter.rules._words import not_mergeable
 
@@ -89,13 +89,12 @@ def compare_super_call_not_in_parent(classes: TwoClasses) -> Iterator[ClassFindi
     one, if no base has it, but one of nearly the same name.
     """
     base = classes.base.partition("[")[0]
-    texts = [text for some in classes.around.in_front.values() for text in some or ()]
     theirs = {one.function.name for one in classes.parent.members if one.is_function}
     methods = [
         Method(one.function, classes.name) for one in classes.child.members if one.is_function and "super(" in one.text
     ]
     for caller, name, node in ((one.name, *call) for one in methods for call in one.super_calls):
-        if name == caller and name not in theirs and not any(name in names_in_class(text) for text in texts):
+        if name == caller and name not in theirs and not classes.around.gives_in_front(name):
             is_bound = name in classes.parent.binds
             yield finding_at(node, super_call_not_in_parent, name, base, is_bound=is_bound)
         elif name != caller and (meant := did_you_mean(name, classes.parent.binds)) and classes.reach_nothing(name):

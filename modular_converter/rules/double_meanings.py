@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
 from modular_converter.model.bindings import attributes_set
 from modular_converter.model.class_blocks import Member, class_node
-from modular_converter.model.nodes import decorators_of, dotted, is_super, sought_by_name, tested_class, walk
+from modular_converter.model.nodes import decorators_of, dotted, is_super, sought_by_name, tested_classes, walk
 from modular_converter.model.overriding import INIT_SUBCLASS, sought_above
 from modular_converter.rules._words import WRITE_OUT, Obstacle, not_mergeable
 from modular_converter.rules.made_classes import makers_of_heirs
@@ -33,11 +33,12 @@ def imported_again(location: Location, name: str, file: str, used: int, kind: st
 
 
 GETMRO = "getmro"
-ANCESTRY = ("__subclasses__", "__mro__", "__base__", "__bases__", "mro", GETMRO)
+ANCESTRY = ("__subclasses__", "__mro__", "__base__", "__bases__", "__orig_bases__", "mro", GETMRO)
 """Attributes that hold the classes above one, and functions that give them."""
 
 ANNOTATIONS = "__annotations__"
-NAMESPACES = ("__dict__", ANNOTATIONS, "vars(")
+NAMESPACES = ("__dict__", ANNOTATIONS, "__type_params__", "vars(")
+"""The attributes that a class has of its own alone."""
 OWN_CLASS = ("cls", "type(self)", "self.__class__", "__class__")
 _PLAIN = frozenset({"staticmethod", "classmethod"})
 """The decorators with which `super().f()` calls `f`."""
@@ -130,10 +131,12 @@ def _taken_otherwise(member: Member, name: str, classes: TwoClasses) -> str:
 def _read_from_outside(member: Member, nodes: Sequence[ast.AST], classes: TwoClasses) -> Iterator[ast.expr]:
     """The expressions of a member that may name the parent though the generated class does not inherit from it: in
     annotations, as the holder of a class attribute that is only read, a nested class, a static or a class method, beside its
-    heir in `isinstance(x, (Parent, Heir))`, and in `type(x) is Parent`.
+    heir in `isinstance(x, (Parent, Heir))` and `case Parent() | Heir()`, and in `type(x) is Parent`.
     """
     theirs = {name: one for one in classes.parent.members for name in one.binds}
     used_up = {id(part) for node in nodes for part in _operands(node)}
+    for asked in tested_classes(nodes):
+        yield from asked if classes.name in map(dotted, asked) else ()
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in theirs:
             found = theirs[node.attr]
@@ -141,8 +144,6 @@ def _read_from_outside(member: Member, nodes: Sequence[ast.AST], classes: TwoCla
                 yield node.value
         if isinstance(node, ast.Compare):
             yield from (node.left, *node.comparators)
-        elif isinstance(tested := tested_class(node), ast.Tuple) and classes.name in map(dotted, tested.elts):
-            yield from tested.elts
         for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
             if isinstance(annotation, ast.expr):
                 yield from (one for one in walk(annotation) if isinstance(one, ast.Name))
@@ -179,6 +180,8 @@ def _looks_at_classes(classes: TwoClasses) -> Iterator[Obstacle]:
     for member in (*classes.child.members, *classes.kept):
         place = member.node if member in classes.child.members else classes.child.node
         for name, reason in _looked_at(member.node, member.text, classes.name):
+            if "__type_params__" in name and not getattr(classes.parent.node, "type_params", ()):
+                continue
             method = min(member.binds, default=name)
             yield Obstacle(place, method, reason, f"Write `{method}` in your class without `{name}`.")
 
@@ -236,7 +239,7 @@ def _is_own_namespace(node: ast.AST, name: str) -> bool:
         owner = ast.unparse(node.args[0]) if node.args else ""
         found = str(getattr(node.args[1], "value", "")) if node.func.id == "getattr" and node.args[1:] else "__dict__"
     is_class = owner in OWN_CLASS or owner == name or (owner == "self" and found == ANNOTATIONS)
-    return is_class and found in ("__dict__", ANNOTATIONS)
+    return is_class and found in NAMESPACES
 
 
 def _replaced_by_name(member: Member, own_class: str, replaced: Set[str]) -> str:

@@ -163,14 +163,14 @@ def _total(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
 
 def _header(classes: TwoClasses) -> Iterator[Obstacle]:
     """Keywords of the parent, which Python hands to `__init_subclass__` or to the metaclass for the parent alone. Where
-    that only sets attributes of the class, another value in the child's header hides the parent's.
+    that only sets attributes of the class, another value in the child's header, or the hook's default, hides the parent's.
     """
     own, theirs = _keywords(classes.child), _keywords(classes.parent)
     unlike = frozenset(one for one in own.keys() | theirs.keys() if not _is_alike(own.get(one), theirs.get(one)))
     for keyword, value in theirs.items():
         if keyword in INHERITED_KEYWORDS or own.get(keyword) == value:
             continue
-        if keyword in own and any(classes.around.hook_sets_attributes(one, unlike) for one in classes.bases):
+        if any(classes.around.hook_sets_attributes(one, unlike) for one in classes.bases):
             continue
         reason = f"`{keyword}={value}` in its header applies to the parent alone, but the generated class has one header for both"
         repeat = f"Write `{keyword}={value}` in the header of your class too, or write the class out."
@@ -220,27 +220,17 @@ def _made_by(node: ast.ClassDef) -> str:
     return f"with inheritance, `{metaclass}` makes the parent and then your class; here it would make only one class"
 
 
-def _set_again(function: Function, holder: str) -> list[str]:
-    """The attributes that a function sets from their own values, of the name `holder`; "" for any."""
-    bindings = bindings_of(*function.body)
-    named = [
-        (dotted(one.func), f"{dotted(one.args[0])}.{getattr(one.args[1], 'value', '')}")
-        for one in bindings.calls
-        if one.args[1:]
-    ]
-    read = bindings.effects.reads | {path for called, path in named if called == "getattr"}
-    bound = bindings.effects.binds | {path for called, path in named if called == "setattr"}
-    return sorted(path for path in bound & read if path.startswith(f"{holder}.") or (not holder and "." in path))
-
-
 def _adds_up(hook: Function, holder: str) -> str:
     """What `__init_subclass__` of a base would do once, where twice is something else; "" for nothing. `holder` is the name
     whose attributes count; "" for all.
     """
-    twice = _set_again(hook, holder)
-    if twice:
-        return f"a base's sets `{twice[0]}` from its own value, for the parent and again for your class"
     bindings = bindings_of(*hook.body)
+    owners = {path.rpartition(".")[0] for path in bindings.effects.binds}.union(
+        [holder] if holder else parameters_of(hook)
+    ) - {""}
+    counted = (one for one in owners if not holder or one.partition(".")[0] == holder)
+    if twice := sorted(f"{one}.{name}" for one in counted for name in handling_of(hook, one).again):
+        return f"a base's sets `{twice[0]}` from its own value, for the parent and again for your class"
     lists = (
         dotted(one.func.value)
         for one in bindings.calls
@@ -292,6 +282,8 @@ class ClassHandling(NamedTuple):
 
     sets: frozenset[str]
     """The attributes that it sets or deletes, but for `DESCRIBING`."""
+    again: frozenset[str]
+    """Those that it sets and reads."""
     reads: frozenset[str]
     keeps: bool
     """Whether it keeps something, there or in a descriptor."""
@@ -405,7 +397,8 @@ def handling_of(function: Function | ast.Lambda, holder: str, beside: tuple[str,
             ):
                 sets.add(EVERYTHING)
     # What it sets after asking whether the class has it, stands beside no other.
-    return ClassHandling(frozenset(sets - DESCRIBING - asked), frozenset(reads), bool((sets | kept) - DESCRIBING))
+    own, keeps = frozenset(sets - DESCRIBING - asked), bool((sets | kept) - DESCRIBING)
+    return ClassHandling(own, frozenset(sets & reads - DESCRIBING), frozenset(reads), keeps)
 
 
 def _holding(function: Function | ast.Lambda, holder: str) -> tuple[list[ast.AST], set[str]]:
@@ -455,14 +448,14 @@ def changes_of_makers(facts: Facts) -> Mapping[str, Sequence[tuple[str, str, boo
 
 def changed_by(maker: Maker, heir: Members) -> tuple[str, str]:
     """The attribute of a class that a decorator or descriptor would set or read otherwise, and how; two "" for none."""
-    sets, reads, keeps = handling_of(maker.function, maker.holder, maker.beside)
+    sets, again, reads, keeps = handling_of(maker.function, maker.holder, maker.beside)
     if maker.is_lost:
         lost = min(sets, default="")
         reason = f"it sets `{lost}` for the parent too, but in the generated class yours takes its place"
         return lost, reason if lost else ""
     if maker.of_parent and maker.of_heir:
-        again = min(sets & reads, default="")
-        return again, f"it sets `{maker.holder}.{again}` from its own value, once for each class" if again else ""
+        twice = min(again & sets, default="")
+        return twice, f"it sets `{maker.holder}.{twice}` from its own value, once for each class" if twice else ""
     if not maker.of_parent or not (sets or keeps and maker.is_descriptor):
         return "", ""
     wrapped = {

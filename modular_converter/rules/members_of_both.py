@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, finding_at
 from modular_converter.model.bindings import (
     FUNCTIONS,
-    Bindings,
     Function,
     bindings_of,
 )
@@ -320,7 +319,9 @@ def read_annotations(location: Location, reader: str, file: str, *, is_postponed
 
 
 DOCSTRING = "__doc__"
-RESULTS = ("return_annotation", "get_type_hints", "get_annotations", "__annotations__")
+AS_WRITTEN = ("return_annotation", "get_annotations", "__annotations__")
+"""What gives annotations as they are written, texts where they are postponed."""
+RESULTS = (*AS_WRITTEN, "get_type_hints")
 """What gives the annotation of a method's result; `inspect.getdoc` gives an inherited docstring to each heir."""
 
 
@@ -411,11 +412,12 @@ def _is_changed(members: Members, attribute: str, name: str, is_mutable: bool) -
     paths = [({f"{holder}.{attribute}" for holder in (first, "cls", name)}, one) for first, one in effects]
     return (
         is_mutable
-        and any(held & one.effects.changes.union(_advanced(one)) for held, one in paths)
+        and any(
+            held
+            & one.effects.changes.union(
+                dotted(it.args[0]) for it in one.calls if dotted(it.func) == "next" and it.args
+            )
+            for held, one in paths
+        )
         and not any(one.effects.binds & held for held, one in paths)
     )
-
-
-def _advanced(scope: Bindings) -> Iterator[str]:
-    """The paths of the iterators that code takes a value from by `next`."""
-    return (dotted(one.args[0]) for one in scope.calls if dotted(one.func) == "next" and one.args)

@@ -81,7 +81,8 @@ def names_in_annotations(body: str, importable: Collection[str]) -> set[str]:
     if not quoted.isdisjoint(importable):
         for node in walk(parse(body)):
             for annotation in _types_at(node):
-                used.update(_words_in_strings(annotation))
+                texts = (one.value for one in walk(annotation) if isinstance(one, ast.Constant))
+                used.update(*(_WORD.findall(one) for one in texts if isinstance(one, str)))
     return used
 
 
@@ -99,12 +100,6 @@ def _types_at(node: ast.AST) -> Iterator[ast.expr]:
 def _last_name(node: ast.expr) -> str:
     """`cast` of `cast` and of `typing.cast`."""
     return str(getattr(node, "id", getattr(node, "attr", "")))
-
-
-def _words_in_strings(annotation: ast.expr) -> Iterator[str]:
-    for part in walk(annotation):
-        if isinstance(part, ast.Constant) and isinstance(part.value, str):
-            yield from _WORD.findall(part.value)
 
 
 def render_imports(

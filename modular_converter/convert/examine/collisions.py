@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -29,7 +28,7 @@ from modular_converter.convert.source.rename import Renamer
 from modular_converter.findings import Finding
 from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.module import Module, Role, Statement
-from modular_converter.model.nodes import dotted, is_super, parse, tested_class, walk
+from modular_converter.model.nodes import dotted, is_super, parse, tested_classes, walk
 from modular_converter.rules import double_meanings, renamed_words
 from modular_converter.rules._words import name_heirs
 
@@ -331,8 +330,10 @@ def _left_out_heirs(finished: FinishedConversion, derived: Iterable[_DerivedDefi
     heirs = {name: one for name, one in finished.heirs.items() if one.parent_name != name}
     seen = set[str]()
     for definition, source, original in derived if heirs else ():
+        own = finished.heirs.get(definition.name)
         for name, heir in heirs.items():
-            asked, written = heir.parent_name, heir.parent.name
+            written = heir.parent.name
+            asked = definition.name if own is not None and own.parent is heir.parent else heir.parent_name
             if heir.source != source or name in seen or written not in original.uses:
                 continue
             is_asked = _tests_for(original.text, written) and _tests_for(definition.text, asked)
@@ -351,44 +352,27 @@ def _types_of_heirs(finished: FinishedConversion, derived: Iterable[_DerivedDefi
             for one in derived
             if one.neighbour == heir.source
             and heir.parent.name in one.original.uses
-            and _asks_for_type(one.original.text, heir.parent.name)
-            and _asks_for_type(one.definition.text, name)
+            and _tests_for(one.original.text, heir.parent.name, of_type=True)
+            and _tests_for(one.definition.text, name, of_type=True)
         )
         if (user := next(asking, None)) is not None:
             yield double_meanings.type_of_heir(finished.at(name, heir.statement.line), user.name, heir.base, name)
 
 
-def _asks_for_type(text: str, name: str) -> bool:
-    if "type(" not in text and "__class__" not in text:
-        return False
-    for node in walk(parse(text)):
-        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
-        asked = [one for one in sides if getattr(one, "attr", "") == "__class__" or _is_call_of_type(one)]
-        named = (part for side in sides for part in walk(side) if asked and isinstance(part, ast.Name))
-        if any(part.id == name for part in named):
-            return True
-    return False
+def _tests_for(text: str, name: str, beside: str = "", *, of_type: bool = False) -> bool:
+    """Whether a definition asks whether something is of a class, and not of the class `beside` too, or of the very type."""
+    found = (named for named, is_type in _asked_classes(text) if is_type or not of_type)
+    return any(name in named and beside not in named for named in found)
 
 
-def _is_call_of_type(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and dotted(node.func) == "type" and len(node.args) == 1
-
-
-def _tests_for(text: str, name: str, beside: str = "") -> bool:
-    """Whether a definition asks whether something is of a class, and not of the class `beside` too: `isinstance`, `except`,
-    `case`, `type(x) is`.
+def _asked_classes(text: str) -> Iterator[tuple[set[str], bool]]:
+    """The names in each place that asks for a class: `isinstance`, `except`, `case`, `type(x) is`; with whether it asks for a
+    type itself.
     """
-    for place in itertools.chain.from_iterable(map(_tested, walk(parse(text)))):
-        named = {part.id for part in walk(place) if isinstance(part, ast.Name)}
-        if name in named and beside not in named:
-            return True
-    return False
-
-
-def _tested(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Compare):
-        return [node.left, *node.comparators]
-    if isinstance(node, ast.MatchClass):
-        return [node.cls]
-    tested = tested_class(node)
-    return [tested] if tested is not None else []
+    nodes = walk(parse(text))
+    places = [(asked, False) for asked in tested_classes(nodes)]
+    for node in (one for one in nodes if isinstance(one, ast.Compare)):
+        sides = (node.left, *node.comparators)
+        called = [dotted(one.func) if isinstance(one, ast.Call) else getattr(one, "attr", "") for one in sides]
+        places += [({one: one}, not {"type", "__class__"}.isdisjoint(called)) for one in sides]
+    yield from (({one.id for one in walk(*asked) if isinstance(one, ast.Name)}, is_type) for asked, is_type in places)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import bisect
 import functools
+import itertools
 import os
 import re
 import sys
@@ -284,7 +285,9 @@ def base_faults(tree: ast.Module, text: str, is_neighbour: Callable[[str], bool]
             root, _, rest = name.partition(".")
             above = [root] if root in modules else made_from.get(root, ())
             for one in above:
-                if any(map(is_neighbour, _modules_in(modules[one], rest))):
+                # With `a.b` imported, `c.D` after it may lead through `a.b` and `a.b.c`.
+                parts = itertools.accumulate((modules[one], *rest.split(".")[:-1]), "{}.{}".format)
+                if any(map(is_neighbour, parts)):
                     yield Fault(base_classes.FOREIGN_BASE, node.name, f"{one}.{rest}" if rest else one, base.lineno)
         has_order = _make_stand_in(node.name, names[:MOST_BASES], known)
         if not has_order or len(set(names)) < len(names):
@@ -318,14 +321,6 @@ def _classes(tree: ast.Module) -> list[ast.ClassDef]:
     """The classes that are created when the module is imported, in order, those in blocks included."""
     found = walk_until((ast.expr, ast.ClassDef, *FUNCTIONS), tree)
     return sorted((one for one in found if isinstance(one, ast.ClassDef)), key=lambda one: one.lineno)
-
-
-def _modules_in(imported: str, rest: str) -> Iterator[str]:
-    """The modules that a dotted name may lead through: with `a.b` imported, `c.D` after it gives `a.b` and `a.b.c`."""
-    yield imported
-    for part in rest.split(".")[:-1]:
-        imported = f"{imported}.{part}"
-        yield imported
 
 
 def _made_from(

@@ -30,7 +30,7 @@ from modular_converter.model.class_blocks import ClassSpan, block_lines
 from modular_converter.model.module import POSTPONED, ImportedName, Role, Statement, has_postponed
 from modular_converter.model.nodes import parse, walk
 from modular_converter.model.resolver import Definition
-from modular_converter.rules.members_of_both import read_annotations
+from modular_converter.rules.members_of_both import AS_WRITTEN, read_annotations
 from modular_converter.settings.values import Settings
 
 
@@ -86,7 +86,7 @@ def is_replacement(wanted: Meaning, found: Meaning, settings: Settings, is_impor
     return (wanted.statement is None or wanted.source != OWN) and wanted.module != "builtins"
 
 
-_READS_ANNOTATIONS = re.compile(r"__annotations__|\.annotation\b|\breturn_annotation\b|\bget_annotations\(")
+_READS_ANNOTATIONS = re.compile(rf"\b(?:{'|'.join(AS_WRITTEN)}|(?<=\.)annotation)\b")
 
 
 def report_read_annotations(finished: FinishedConversion, texts: Mapping[str, str]) -> Iterator[Finding]:

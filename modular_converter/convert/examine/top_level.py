@@ -41,7 +41,9 @@ def report_lost_statements(finished: FinishedConversion, fillings: Mapping[str, 
         if _is_registration_lost(statement, target.module):
             yield lost_code.registered(Location(target.path, statement.line), statement.name)
         is_lost = statement.name not in own if statement.is_store else _is_lost(statement, own)
-        if is_lost or (statement.role is Role.PROTECTED_IMPORT and _is_lost_with_imports(statement, used)):
+        bound = {one.bound for one in statement.imports}
+        is_left_out = statement.role is Role.PROTECTED_IMPORT and bound.isdisjoint(used)
+        if is_lost or (is_left_out and not _only_imports(parse(statement.text).body, bound)):
             # The statement itself has the names of the generated files.
             first = (
                 rows[statement.line - 1].strip() if statement.is_store else statement.text.lstrip().partition("\n")[0]
@@ -104,18 +106,32 @@ def _changed_parents(
 
 
 def _changes_by_others(renamed: RenamedNeighbour, finished: FinishedConversion) -> Iterator[tuple[str, str]]:
-    """The definitions of a neighbour that statements of another one may change, such as `OldMLP.forward = fast`, each with
-    the place of the statement.
+    """The definitions of a neighbour that statements of another one may change, such as `OldMLP.forward = fast`, or of another
+    file that the modular file imports from, which may also enter them in a table; each with the place of the statement.
     """
-    for other in (one.neighbour for one in finished.renamed.values() if one is not renamed):
-        imported, folder = other.module.imported, os.path.dirname(other.path)
-        for one in other.module.statements:
+    others = [one.neighbour.module for one in finished.renamed.values() if one is not renamed]
+    for other in (*others, *_importers_beside(renamed, finished)):
+        imported, folder = other.imported, os.path.dirname(other.path)
+        for one in other.statements:
             is_store = one.role is Role.ASSIGNMENT and one.name in imported and not one.binds
-            names = {one.name} if is_store else one.uses & imported.keys() if _is_lost(one) else ()
-            for name in sorted(names):
+            may_change = _is_lost(one) and (other in others or "setattr(" in one.text)
+            for name in sorted({one.name} if is_store else one.uses & imported.keys() if may_change else ()):
                 found = finished.library.resolver.definition(imported[name].module, imported[name].name, folder)
-                if found is not None and found.path == renamed.neighbour.path and found.name:
-                    yield f"{os.path.basename(other.path)}:{one.line}", found.name
+                if found is not None and found.path == renamed.neighbour.path:
+                    names = [found.name] if found.name else one.uses & renamed.neighbour.module.definitions.keys()
+                    yield from ((f"{os.path.basename(other.path)}:{one.line}", old) for old in sorted(names))
+
+
+def _importers_beside(renamed: RenamedNeighbour, finished: FinishedConversion) -> Iterator[Module]:
+    """The modules of the package that the modular file imports from and that import a neighbour, but are none themselves."""
+    library, folder = finished.library, os.path.dirname(finished.target.path)
+    stem = os.path.basename(renamed.neighbour.path).removesuffix(".py")
+    named = re.compile(rf"^(?:from|import)\s.*\b{stem}\b", re.MULTILINE)
+    modules = {name for one in finished.target.module.imported.values() for name in (one.module, one.dotted)}
+    files = {library.resolver.file(one, folder) for one in modules if library.resolver.is_own(one, folder)}
+    for path in sorted({*filter(None, files)} - finished.neighbours.at_path.keys()):
+        if named.search(library.text_if_readable(path) or ""):
+            yield library.module(path)
 
 
 def _leaves(heir: Statement, change: ClassChange, inherited: Set[str], parents: RenamedModule) -> bool | None:
@@ -281,16 +297,9 @@ def _is_lost(statement: Statement, own: Collection[str] = ()) -> bool:
     if statement.role is not Role.OTHER:
         return False
     node = parse(statement.text).body[0]
-    return not (_does_nothing(node) or _is_main(node))
-
-
-def _is_lost_with_imports(statement: Statement, used: Collection[str]) -> bool:
-    """Whether a protected import that is left out as unused has another effect: it calls, sets, or raises something.
-
-    Names of its own imports may be set, as in `except ImportError: flash = None`.
-    """
-    bound = {name.bound for name in statement.imports}
-    return bound.isdisjoint(used) and not _only_imports(parse(statement.text).body, bound)
+    # The body of `if __name__ == "__main__":` runs only in a script, and does not belong to the model.
+    is_main = isinstance(node, ast.If) and not node.orelse and _MAIN.fullmatch(ast.unparse(node.test))
+    return not (is_main or _does_nothing(node))
 
 
 def _only_imports(statements: Sequence[ast.AST], bound: Collection[str]) -> bool:
@@ -317,13 +326,6 @@ def _does_nothing(node: ast.AST) -> bool:
     if isinstance(node, ast.Delete):
         return all(isinstance(target, ast.Name) for target in node.targets)
     return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-
-
-def _is_main(node: ast.stmt) -> bool:
-    """Whether this is exactly `if __name__ == "__main__":`, whose body runs only in a script and does not belong to the
-    model.
-    """
-    return isinstance(node, ast.If) and not node.orelse and _MAIN.fullmatch(ast.unparse(node.test)) is not None
 
 
 def report_redefined(finished: FinishedConversion, fillings: Mapping[str, Filling]) -> Iterator[Finding]:

@@ -165,7 +165,7 @@ def replaced_base(base: str, inherited: Sequence[str]) -> str:
 def class_header(child: ClassBlock, parent: ClassBlock, bases: Sequence[str]) -> str:
     """The line `class Name[T](Base, keyword=value):`."""
     own = {keyword.arg for keyword in child.node.keywords}
-    inherited = [one for one in parent.node.keywords if not own or one.arg in INHERITED_KEYWORDS - own]
+    inherited = [one for one in parent.node.keywords if one.arg in INHERITED_KEYWORDS - own]
     keywords = [ast.unparse(keyword) for keyword in (*child.node.keywords, *inherited)]
     parameters = _type_parameters(parent.node)
     parameters = {**parameters, **_type_parameters(child.node)}
@@ -389,7 +389,8 @@ def _replaced(own: Sequence[Member], inherited: Sequence[Member], added: AddedDe
         needed: set[Member] = set()
         for member in reversed(inherited):
             reading = (other for name in member.binds for other in readers.get(name, ()))
-            if member in gone and not all(_is_accessor_of(other, member) for other in reading):
+            name = member.function.name if member.is_function else None
+            if member in gone and not all(one.is_function and decorated_by(one.function) == name for one in reading):
                 needed.add(member)
             if member not in gone:
                 for name in member.reads:
@@ -416,10 +417,6 @@ def _is_overridden(
     if owner == name:  # the setter of a property is replaced with it
         return name in methods and not is_property(methods[name], added)
     return owner in methods or owner in names
-
-
-def _is_accessor_of(other: Member, member: Member) -> bool:
-    return other.is_function and member.is_function and decorated_by(other.function) == member.function.name
 
 
 def _completed(member: Member, place: Member, alone: bool) -> Member:

@@ -6,6 +6,7 @@ import ast
 import functools
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -43,7 +44,7 @@ from modular_converter.model.class_blocks import (
 )
 from modular_converter.model.index import is_docstring
 from modular_converter.model.module import Module, Role, Statement
-from modular_converter.model.nodes import dotted, is_super_statement, walk
+from modular_converter.model.nodes import dotted, is_super_statement, targets_of, walk
 from modular_converter.model.overriding import (
     EQUALITY,
     HASH,
@@ -111,7 +112,7 @@ def merge_class(
         with_written_super(child_text, parent),
         parent,
         parent_base.partition("[")[0],
-        lambda name: any(around.may_reach(base, name) for base in bases),
+        lambda name: any(around.may_reach(base, name) for base in bases) or around.gives_in_front(name),
         apart,
     )
     apart_text = _with_private_names(parent_text, child_text, child.node.name)
@@ -191,14 +192,20 @@ def _with_own_accessors(text: str, child: ClassBlock, parent: ClassBlock, base: 
     """
     if f"@{base}." not in text:
         return text
-    others = "|".join(sorted(parent.binds - child.binds))
-    text = re.sub(rf"(?m)^([ \t]*@){re.escape(base)}\.((?:{others})\.register)\b", r"\1\2", text)
-    for name in {one.function.name for one in child.members if one.is_function} & parent.binds:
-        accessor = re.compile(rf"^([ \t]*@){re.escape(base)}\.({name}\.(?:setter|getter|deleter))(?=\s)", re.MULTILINE)
-        first = next(one for one in child.members if name in one.binds)
-        if accessor.match(first.text) and len(accessor.findall(text)) == 1:
-            text = accessor.sub(r"\1\2", text)
-    return text
+    names = "|".join(sorted(parent.binds))
+    of_parent = re.compile(
+        rf"^([ \t]*@){re.escape(base)}\.(({names})\.(?:register|setter|getter|deleter))\b", re.MULTILINE
+    )
+    often = Counter(found[2] for found in of_parent.findall(text))
+    binders = {name: one.text for one in reversed(child.members) for name in one.binds}
+    return of_parent.sub(
+        lambda found: (
+            found[0]
+            if found[3] in binders and (often[found[3]] > 1 or not of_parent.match(binders[found[3]]))
+            else found[1] + found[2]
+        ),
+        text,
+    )
 
 
 def _with_private_names(parent_text: str, child_text: str, name: str) -> str:
@@ -388,17 +395,15 @@ def _in_front(
     bases = statement.bases[: statement.bases.index(parent)] if parent in statement.bases else ()
     if not bases:
         return {}
-    module = neighbours.target.module
-    above = {one.name for one in library.resolver.lineage(parent, module) if one is not None}
+    lineage = functools.partial(library.resolver.lineage, module=neighbours.target.module)
+    above = {one.name for one in lineage(parent) if one is not None}
     found: dict[str, tuple[str, ...] | None] = {}
     for base in bases:
-        classes = [*library.resolver.lineage(base, module)]
-        readable = [one for one in classes if one is not None]
-        texts = tuple(one.text for one in readable)
-        if base in siblings:
-            texts = (siblings[base], *texts[1:])
-        is_apart = len(readable) == len(classes) and above.isdisjoint(one.name for one in readable)
-        found[base] = texts if is_apart else None
+        classes = [*lineage(base)]
+        texts = [one.text for one in classes if one is not None]
+        is_apart = len(texts) == len(classes) and above.isdisjoint(one.name for one in classes if one is not None)
+        first = [siblings[base]] if base in siblings else texts[:1]
+        found[base] = (*first, *texts[1:]) if is_apart else None
     return found
 
 
@@ -502,15 +507,20 @@ def _only_sets(hook: Function, unlike: frozenset[str], elsewhere: bool) -> bool:
     effects = bindings_of(*statements).effects
     targets: list[ast.expr] = []
     for one in statements:
-        if isinstance(one, ast.If) and _is_decided_alike(one.test, unlike):
+        if isinstance(one, ast.If) and (_is_decided_alike(one.test, unlike) or (elsewhere and _only_enters(one))):
             statements += (*one.body, *one.orelse)
         elif isinstance(one, ast.Assign):
-            targets += one.targets
+            targets += (part for target in one.targets for part in getattr(target, "elts", [target]))
         elif not is_docstring(one):
             return False
     tables = {dotted(one.value) for one in targets if isinstance(one, ast.Subscript)} if elsewhere else set[str]()
     set_ = (one for one in targets if not isinstance(one, ast.Subscript) or not elsewhere)
     return effects.changes <= tables and all(isinstance(one, ast.Attribute) and dotted(one) for one in set_)
+
+
+def _only_enters(block: ast.If) -> bool:
+    """Whether a block sets no attribute, such as one that enters a class in a table."""
+    return not any(isinstance(target, ast.Attribute) for one in walk(block) for target in targets_of(one))
 
 
 def _is_decided_alike(test: ast.expr, unlike: frozenset[str]) -> bool:

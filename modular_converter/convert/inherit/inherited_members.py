@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeGuard
 
 from modular_converter.convert.inherit.bases import ClassMerge
-from modular_converter.findings import ClassFinding, Edit, Location, apply_edits, locate
+from modular_converter.findings import ClassFinding, Edit, Location, apply_edits, edit_of
 from modular_converter.model.bindings import (
     COMPREHENSIONS,
     FUNCTIONS,
@@ -137,9 +137,9 @@ def with_inherited_members(
     edits: list[Edit] = []
     for call in calls:
         if new := names.get(call.node.attr):
-            name = _edit(call.node, text, new)
+            name = edit_of(call.node, text, new)
             start = name.end_column - len(call.node.attr) - (0 if call.owner else len("."))
-            edits += (_edit(call.node.value, text, call.owner), name._replace(line=name.end_line, column=start))
+            edits += (edit_of(call.node.value, text, call.owner), name._replace(line=name.end_line, column=start))
     return apply_edits(text, edits), names
 
 
@@ -164,9 +164,9 @@ def with_written_super(text: str, parent: ClassBlock) -> str:
         (owner, name), other = found, call.args[2:]
         is_there = name in sure and all(map(_does_nothing, other))
         if dotted(call.func) == "hasattr":
-            edits += [_edit(call, text, "True")] if name in sure else []
+            edits += [edit_of(call, text, "True")] if name in sure else []
         elif dotted(call.func) == "getattr" and (is_there or not other):
-            edits.append(_edit(call, text, f"{ast.unparse(owner)}.{name}"))
+            edits.append(edit_of(call, text, f"{ast.unparse(owner)}.{name}"))
     return apply_edits(text, edits)
 
 
@@ -195,15 +195,9 @@ def _named_super(method: Function, own: str, text: str) -> Iterator[Edit]:
                 is_found = bound[instance] == 1 or direct.issuperset(map(id, uses))
                 is_own = not args or [*map(ast.unparse, args)] == [own, instance]
                 if uses and is_own and is_alone and is_found and holders.issuperset(map(id, uses)):
-                    yield _edit(statement, text, "")
+                    yield edit_of(statement, text, "")
                     for one in uses:
-                        yield _edit(one, text, "super()" if id(one) in direct else f"super({own}, {instance})")
-
-
-def _edit(node: ast.AST, text: str, new: str) -> Edit:
-    """Another text for a node."""
-    at = locate("", node, text)
-    return Edit(at.line, at.column, at.end_line or at.line, at.end_column or at.column, new)
+                        yield edit_of(one, text, "super()" if id(one) in direct else f"super({own}, {instance})")
 
 
 def _reads_cache(name: str, child: ast.ClassDef, parent: ClassBlock, calls: Sequence[_Call]) -> bool:
@@ -402,15 +396,15 @@ def _calls_above(method: Function, text: str, merge: ClassMerge) -> Iterator[Edi
         owner = sought_above(node, merge.parent_name, merge.classes.parent.binds)
         if owner is not None and isinstance(node, ast.Call):
             is_short = id(node) in short and dotted(node.args[1]) == instance
-            yield _edit(node, text, "super()") if is_short else _edit(owner, text, own)
+            yield edit_of(node, text, "super()") if is_short else edit_of(owner, text, own)
         elif owner is not None:  # a plain function there, as of the parent
-            yield _edit(owner, text, f"super({own}, {own})")
+            yield edit_of(owner, text, f"super({own}, {own})")
         elif isinstance(node, ast.Call) and id(node) in short and _is_on_base(node.func, method.name, merge):
-            yield _edit(node.func.value, text, "super()")
+            yield edit_of(node.func.value, text, "super()")
             if node.args and dotted(node.args[0]) == instance:
-                following = sorted(_edit(one, text, "")[:2] for one in (*node.args[1:], *node.keywords))
-                *_, line, column, _ = _edit(node, text, "")
-                yield Edit(*_edit(node.args[0], text, "")[:2], *(*following, (line, column - 1))[0], "")
+                following = sorted(edit_of(one, text, "")[:2] for one in (*node.args[1:], *node.keywords))
+                *_, line, column, _ = edit_of(node, text, "")
+                yield Edit(*edit_of(node.args[0], text, "")[:2], *(*following, (line, column - 1))[0], "")
 
 
 def _is_on_base(function: ast.expr, method: str, merge: ClassMerge) -> TypeGuard[ast.Attribute]:

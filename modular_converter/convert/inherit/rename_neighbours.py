@@ -91,7 +91,8 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     quoted = {word for one in code if renamer.old in one.text for word in QUOTED_WORD.findall(one.text)}
     own = module.names - imported
     changed = renamer.changed(used | quoted)
-    others = changed - module.definitions.keys() - _of_siblings(module)
+    siblings = (one for each in module.statements for one in relative_imports(each) if one.module[:2] != "..")
+    others = changed - module.definitions.keys() - {name for one in siblings for name in (one.name, one.bound)}
     longer = frozenset(word for word in others if renamer.is_within_word(word))
     words = (changed & used) - imported - longer
     keys = _spelt_outside(changed - used, neighbour, library)
@@ -104,12 +105,6 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     bound, keywords, _, for_bases, read = (frozenset[str]().union(*some) for some in zip(*uses, strict=True))
     theirs = keywords | (asked - bound) | (for_bases - read) | _spelt_outside(bound, neighbour, library)
     return ForeignNames(imported | uses[0].chains | builtin, (theirs - own) | longer | keys)
-
-
-def _of_siblings(module: Module) -> frozenset[str]:
-    """The names that a file imports from other files of its model, whose definitions are renamed."""
-    imported = (one for statement in module.statements for one in relative_imports(statement))
-    return frozenset(name for one in imported if not one.module.startswith("..") for name in (one.name, one.bound))
 
 
 def _spelt_outside(words: frozenset[str], neighbour: Neighbour, library: Library) -> frozenset[str]:

@@ -16,14 +16,15 @@ from modular_converter.findings import (
     Finding,
     Location,
     apply_edits,
-    locate,
+    edit_of,
     locate_word,
     nearest,
 )
 from modular_converter.model.bindings import ScopeKind, bindings_of
+from modular_converter.model.class_blocks import class_node
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
-from modular_converter.model.nodes import KIND_TESTS, parse, tested_class, walk
+from modular_converter.model.nodes import dotted, parse, tested_classes, walk
 from modular_converter.model.resolver import aliased
 from modular_converter.rules import base_classes, input_files
 from modular_converter.settings.disk import is_below
@@ -34,6 +35,7 @@ from modular_converter.settings.values import (
     dotted_name,
     folder_of_model,
     is_modular,
+    kind_of,
     model_of_modular,
     models_folder_of,
     module_name,
@@ -481,7 +483,7 @@ def with_heirs_asked_for(resolution: ResolvedImports) -> ResolvedImports:
             heirs.setdefault(parent, []).append(statement.name)
     if not heirs:
         return resolution
-    asks = re.compile(rf"\b({'|'.join(KIND_TESTS)}|except)\b")
+    asks = re.compile(r"\b(isinstance|issubclass|except|case)\b")
     statements = tuple(
         _with_heirs(one, heirs) if not one.imports and asks.search(one.text) and heirs.keys() & one.uses else one
         for one in module.statements
@@ -494,18 +496,47 @@ def _with_heirs(statement: Statement, heirs: Mapping[str, Sequence[str]]) -> Sta
     scopes = (one for one in bindings_of(*tree.body).everywhere if one.kind is not ScopeKind.BLOCK)
     hidden = frozenset[str]().union(*(one.local for one in scopes))
     meant = {parent: names for parent, names in heirs.items() if hidden.isdisjoint((parent, *names))}
-    asked = filter(None, map(tested_class, walk(tree)))
-    edits = [edit for one in asked for edit in _edits(one, statement.text, meant)]
+    edits = [edit for asked in tested_classes(walk(tree)) for edit in _edits(asked, statement.text, meant)]
     return replace(statement, text=apply_edits(statement.text, edits), known_uses=None) if edits else statement
 
 
-def _edits(tested: ast.expr, text: str, heirs: Mapping[str, Sequence[str]]) -> Iterator[Edit]:
-    asked = tested.elts if isinstance(tested, ast.Tuple) else [tested]
-    named = {one.id for one in asked if isinstance(one, ast.Name)}
-    for one in asked:
-        lacking = [name for name in heirs.get(one.id, ()) if name not in named] if isinstance(one, ast.Name) else []
-        if isinstance(one, ast.Name) and lacking:
-            at = locate("", one, text)
-            classes = ", ".join((one.id, *lacking))
-            new = classes if isinstance(tested, ast.Tuple) else f"({classes})"
-            yield Edit(at.line, at.column, at.end_line or at.line, at.end_column or at.column, new)
+def _edits(
+    asked: Mapping[ast.expr, ast.expr | ast.MatchClass], text: str, heirs: Mapping[str, Sequence[str]]
+) -> Iterator[Edit]:
+    named = {dotted(one): place for one, place in asked.items()}
+    for parent, one in named.items():
+        if lacking := [name for name in heirs.get(parent, ()) if name not in named]:
+            old = ast.get_source_segment(text, one) or parent
+            both = (f"{name}{old[len(parent) :]}" for name in (parent, *lacking))
+            new = " | ".join(both) if isinstance(one, ast.MatchClass) else ", ".join(both)
+            new = f"({new})" if isinstance(one, ast.Name) and len(asked) == 1 else new
+            yield edit_of(one, text, new)
+
+
+def with_parents_apart(
+    resolution: ResolvedImports, findings: Sequence[Finding], settings: Settings
+) -> ResolvedImports:
+    """The modular file in which each class that the order of its bases keeps from being one with its parent has the parent
+    as a class beside it: `class NewMLPBase(OldMLP)` and `class NewMLP(Mixin, NewMLPBase)` for `class NewMLP(Mixin, OldMLP)`.
+    Not where that class would belong to another file, or its name is taken.
+    """
+    module, found = resolution.target.module, list[Statement]()
+    lines = {one.location.line for one in findings if one.rule is base_classes.BASE_ORDER}
+    names = module.names.union(*(one.module.names for one in resolution.neighbours.values()))
+    cased = resolution.target.cased
+    for one in module.statements:
+        is_told = one.role is Role.CLASS and lines & {*range(one.line, one.line + one.text.count("\n") + 1)}
+        parent, name = resolution.parent(one) if is_told else None, f"{one.name}Base"
+        is_kept = kind_of(name, cased, settings) == kind_of(one.name, cased, settings)
+        is_free = not any(other.endswith(name.removeprefix(cased)) for other in names)
+        if parent and is_kept and is_free:
+            text = f"class {name}({parent}):\n    pass\n"
+            found.append(Statement(Role.CLASS, name, text, one.line, one.lead, bases=(parent,)))
+            named = (base.value if isinstance(base, ast.Subscript) else base for base in class_node(one.text).bases)
+            edits = [edit_of(base, one.text, name) for base in named if dotted(base) == parent]
+            bases = tuple(name if base == parent else base for base in one.bases)
+            one = replace(one, text=apply_edits(one.text, edits), bases=bases, lead="\n\n", known_uses=None)
+        found.append(one)
+    if len(found) == len(module.statements):
+        return resolution
+    return replace(resolution, target=replace(resolution.target, module=replace(module, statements=tuple(found))))

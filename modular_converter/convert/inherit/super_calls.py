@@ -312,9 +312,8 @@ def bind_arguments(bodies: Bodies, body: Sequence[Line], findings: list[ClassFin
     for name in _left_out(call, given, parent) & (parameters_of(child) | assigned):
         passed = _as_passed(name, parent)
         found[name] = finding_at(statement, calls_of_super.not_passed, child.name, passed)
-    lacking = [
-        name for name in parameters_of(parent) if name in found or not _has_its_name(given.get(name), name, names)
-    ]
+    under_their_name = {one for one, value in given.items() if _is_named(value, one)} | (names - given.keys())
+    lacking = [name for name in parameters_of(parent) if name in found or name not in under_their_name]
     read = frozenset[str]().union(*(part.effects.reads for part in body)) if lacking else ()
     lacking = [name for name in lacking if name in read]
     arguments_read = _arguments_read([part.node for part in body]) if {*lacking} - given.keys() else ()
@@ -405,11 +404,6 @@ def _calls(node: ast.AST) -> bool:
     """Whether an expression contains a call or another operation that may have an effect."""
     changes = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
     return any(isinstance(one, changes) for one in walk_until((ast.Lambda, ast.GeneratorExp), node))
-
-
-def _has_its_name(value: ast.expr | None, name: str, names: Container[str]) -> bool:
-    """Whether a parameter of the parent has its value in the child under its own name."""
-    return name in names if value is None else _is_named(value, name)
 
 
 def _is_named(value: ast.expr, name: str) -> bool:

@@ -17,6 +17,10 @@ from tests.test_cases import CASES, NAMES, SETTINGS, needs_newer_python
 
 
 BOUND = {
+    "bases_lost_by_ending": frozenset(("@MLPBase", "@ModelBase")),
+    "inherit_case_asks_for_parent": frozenset(("@Box", "@Twin", "size", "0")),
+    "inherit_mixin_calls_on": frozenset(("@MLPBase", "@GatedMLPBase", "@PlainMLPBase")),
+    "inherit_mixin_hidden_by_parent": frozenset(("@MLPBase",)),
     "foreign_package": frozenset(("baselib",)),
     "inherit_argument_bound": frozenset(("size",)),
     "inherit_argument_computed": frozenset(("x", "mask", "options", "dict")),
