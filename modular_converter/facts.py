@@ -271,9 +271,9 @@ class Surroundings:
     """Tells whether a method of this name, in an ancestor of the parent, sets an attribute of this name."""
     binds: Callable[[str], frozenset[str] | None] = lambda base: None
     """The names that a base in the generated file binds or inherits there; None for a base from elsewhere."""
-    hook_sets_attributes: Callable[[str, frozenset[str]], bool] = lambda base, unlike: False
+    hook_sets_attributes: Callable[[str, frozenset[str]], bool | None] = lambda base, unlike: False
     """Tells whether the `__init_subclass__` of a base does nothing but set attributes of the class, for the parent as for its
-    heir, whose keywords `unlike` are true or None in one header alone.
+    heir, whose keywords `unlike` are true or None in one header alone; None for a base without such a method.
     """
     makes_otherwise: Callable[[str], bool] = lambda metaclass: True
     """Tells whether a metaclass may do something where a class is made, as far as it can be read."""

@@ -170,7 +170,7 @@ def _header(classes: TwoClasses) -> Iterator[Obstacle]:
     for keyword, value in theirs.items():
         if keyword in INHERITED_KEYWORDS or own.get(keyword) == value:
             continue
-        if any(classes.around.hook_sets_attributes(one, unlike) for one in classes.bases):
+        if {classes.around.hook_sets_attributes(one, unlike) for one in classes.bases} - {None} == {True}:
             continue
         reason = f"`{keyword}={value}` in its header applies to the parent alone, but the generated class has one header for both"
         repeat = f"Write `{keyword}={value}` in the header of your class too, or write the class out."

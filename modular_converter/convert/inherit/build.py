@@ -457,9 +457,9 @@ class _Classes:
         found = [block.binds for _, block in self._lineage(name) if block is not None]
         return frozenset().union(*found) if found else None
 
-    def hook_sets_attributes(self, name: str, unlike: frozenset[str]) -> bool:
+    def hook_sets_attributes(self, name: str, unlike: frozenset[str]) -> bool | None:
         """Whether the `__init_subclass__` of a class and its ancestors does nothing else, as far as they can be read, and the
-        same for the parent and its heir, where the keywords `unlike` differ in more than their value.
+        same for the parent and its heir, where the keywords `unlike` differ in more than their value; None without one.
         """
         found: list[tuple[Member, bool]] = []
         for base, block in self._lineage(name):
@@ -472,7 +472,7 @@ class _Classes:
         hooks = [
             (one.function, elsewhere) for one, elsewhere in found if one.is_function and INIT_SUBCLASS in one.binds
         ]
-        return bool(hooks) and all(_only_sets(hook, unlike, elsewhere) for hook, elsewhere in hooks)
+        return all(_only_sets(hook, unlike, elsewhere) for hook, elsewhere in hooks) if hooks else None
 
     def makes_otherwise(self, metaclass: str) -> bool:
         """Whether a metaclass may do something where a class is made."""
@@ -507,7 +507,8 @@ def _only_sets(hook: Function, unlike: frozenset[str], elsewhere: bool) -> bool:
     effects = bindings_of(*statements).effects
     targets: list[ast.expr] = []
     for one in statements:
-        if isinstance(one, ast.If) and (_is_decided_alike(one.test, unlike) or (elsewhere and _only_enters(one))):
+        enters = elsewhere and not any(isinstance(it, ast.Attribute) for part in walk(one) for it in targets_of(part))
+        if isinstance(one, ast.If) and (enters or _is_decided_alike(one.test, unlike)):
             statements += (*one.body, *one.orelse)
         elif isinstance(one, ast.Assign):
             targets += (part for target in one.targets for part in getattr(target, "elts", [target]))
@@ -516,11 +517,6 @@ def _only_sets(hook: Function, unlike: frozenset[str], elsewhere: bool) -> bool:
     tables = {dotted(one.value) for one in targets if isinstance(one, ast.Subscript)} if elsewhere else set[str]()
     set_ = (one for one in targets if not isinstance(one, ast.Subscript) or not elsewhere)
     return effects.changes <= tables and all(isinstance(one, ast.Attribute) and dotted(one) for one in set_)
-
-
-def _only_enters(block: ast.If) -> bool:
-    """Whether a block sets no attribute, such as one that enters a class in a table."""
-    return not any(isinstance(target, ast.Attribute) for one in walk(block) for target in targets_of(one))
 
 
 def _is_decided_alike(test: ast.expr, unlike: frozenset[str]) -> bool:

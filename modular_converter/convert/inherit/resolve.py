@@ -21,10 +21,11 @@ from modular_converter.findings import (
     nearest,
 )
 from modular_converter.model.bindings import ScopeKind, bindings_of
-from modular_converter.model.class_blocks import class_node
+from modular_converter.model.class_blocks import SUPER_KWARGS, class_node
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import dotted, parse, tested_classes, walk
+from modular_converter.model.overriding import NO_DECORATORS
 from modular_converter.model.resolver import aliased
 from modular_converter.rules import base_classes, input_files
 from modular_converter.settings.disk import is_below
@@ -518,7 +519,7 @@ def with_parents_apart(
 ) -> ResolvedImports:
     """The modular file in which each class that the order of its bases keeps from being one with its parent has the parent
     as a class beside it: `class NewMLPBase(OldMLP)` and `class NewMLP(Mixin, NewMLPBase)` for `class NewMLP(Mixin, OldMLP)`.
-    Not where that class would belong to another file, or its name is taken.
+    Not where that class would belong to another file, or its name is taken, nor where the heir has words for a merge.
     """
     module, found = resolution.target.module, list[Statement]()
     lines = {one.location.line for one in findings if one.rule is base_classes.BASE_ORDER}
@@ -529,7 +530,8 @@ def with_parents_apart(
         parent, name = resolution.parent(one) if is_told else None, f"{one.name}Base"
         is_kept = kind_of(name, cased, settings) == kind_of(one.name, cased, settings)
         is_free = not any(other.endswith(name.removeprefix(cased)) for other in names)
-        if parent and is_kept and is_free:
+        is_plain = one.uses.isdisjoint(("AttributeError", SUPER_KWARGS, NO_DECORATORS))
+        if parent and is_kept and is_free and is_plain:
             text = f"class {name}({parent}):\n    pass\n"
             found.append(Statement(Role.CLASS, name, text, one.line, one.lead, bases=(parent,)))
             named = (base.value if isinstance(base, ast.Subscript) else base for base in class_node(one.text).bases)

@@ -7,3 +7,13 @@ class LlamaBase:
 
 class LlamaMLP(LlamaBase, kind="mlp"):
     pass
+
+
+class LlamaSized:
+    def __init_subclass__(cls, size=1, **kwargs):
+        super().__init_subclass__(**kwargs)
+        cls.size = size
+
+
+class LlamaLayer(LlamaSized, LlamaBase, kind="layer"):
+    pass

@@ -1,0 +1,5 @@
+class LlamaMLP:
+    size = 1
+
+    def forward(self, x):
+        return x
