@@ -15,6 +15,7 @@ from modular_converter.parallel.engine import arguments
 from modular_converter.parallel.engine.group import in_process_group
 from modular_converter.parallel.engine.remote import place_on_ranks
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError  # noqa: E402
+from modular_converter.parallel.layout import Training
 from modular_converter.parallel.plans.plan import Plan, PlanRule
 from modular_converter.parallel.ranks import session as ranks_session
 from tests.parallel.launch import launch
@@ -212,6 +213,27 @@ def test_arguments_without_effect_in_a_process_group(monkeypatch, name):
     in_group(monkeypatch)
     with pytest.raises(ApplyError, match=rf"^{name}=.*: no effect here, leave it out; in a process group"):
         parallelize(Troubled(), plan=PLAN, **{name: IDLE_IN_GROUP[name]})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"mesh": object(), "training": Training()},
+            "^training= needs layout=, such as layout='fsdp2.tp2'; with mesh=",
+        ),
+        ({"mesh": object(), "layout": "tp2"}, "^give layout=, which makes a mesh, or mesh="),
+        (
+            {"layout": "tp2", "inference": True},
+            "^layout= is for training, but inference= and compile= are without gradients",
+        ),
+        ({"training": Training(), "compile": True}, "^training= is for training, but inference= and compile="),
+    ],
+)
+def test_arguments_that_do_not_go_together_in_a_process_group(monkeypatch, given, said):
+    in_group(monkeypatch)
+    with pytest.raises(ApplyError, match=said):
+        parallelize(Troubled(), plan=PLAN, **given)
 
 
 IDLE_IN_SESSION = {

@@ -71,6 +71,20 @@ def test_other_processes_are_not_asked_without_parts(first_of_two):
     assert not shared.resting and hooks(model) == 5
 
 
+class Doubled(nn.Module):
+    def forward(self, x):
+        return x if x.is_meta else x.repeat(2, 2)
+
+
+def test_dropout_of_a_tensor_of_which_nobody_knows_what_it_is_a_share_of_is_refused(first_of_two):
+    model = nn.Sequential(nn.Linear(4, 4), Doubled(), nn.Dropout(0.5))
+    SharedDropout(model, skeleton_of(model), None, torch.device("cpu"))
+    with pytest.raises(
+        ApplyError, match=r"2: its dropout acts on a tensor of \(4, 8\), which may be whole or a share"
+    ):
+        model(torch.ones(2, 4))
+
+
 def test_dropout_in_code_that_is_not_watched_is_refused(first_of_two):
     model = net(0.5)
     shared = SharedDropout(model, skeleton_of(model), None, torch.device("cpu"), watched=False)

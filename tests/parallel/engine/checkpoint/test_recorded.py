@@ -14,12 +14,15 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
+from modular_converter.parallel.engine.checkpoint import reader  # noqa: E402
 from modular_converter.parallel.engine.checkpoint.folder import stored_tensors  # noqa: E402
 from modular_converter.parallel.engine.checkpoint.reader import (
     Reader,  # noqa: E402
     RecordedTensor,  # noqa: E402
+    read_share,  # noqa: E402
 )
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
+from modular_converter.parallel.plans.resolve import Piece  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +33,21 @@ def tensors(tmp_path_factory):
     plain = {"a": torch.randn(6, 4, 8), "b": torch.randn(6, 4, 8), "c": torch.randn(()).double(), "d": torch.randn(5)}
     save_file(plain, folder / "model.safetensors")
     return plain, {key: RecordedTensor(one) for key, one in stored_tensors(folder).items()}
+
+
+@pytest.mark.parametrize("cut", [None, 0, 1])
+@pytest.mark.parametrize("key", ["a", "c"])
+def test_shares_are_read_in_small_parts(tensors, monkeypatch, key, cut):
+    """A number, and a tensor whose rows are read two at a time."""
+    plain, recorded = (one[key] for one in tensors)
+    monkeypatch.setattr(reader, "CHUNK_BYTES", 2 * 4 * 8 * 4)
+    piece = Piece(frozenset(), cut, (1,), "", plain.shape[cut]) if cut is not None and plain.dim() else None
+    shares = []
+    with Reader() as one:
+        for rank in range(2 if piece else 1):
+            shares.append(torch.empty_like(plain if piece is None else plain.chunk(2, cut)[rank]))
+            read_share(one, recorded.recipe, piece, rank, 2, shares[-1])
+    assert torch.equal(shares[0] if piece is None else torch.cat(shares, cut), plain)
 
 
 STEPS = {

@@ -1,5 +1,6 @@
 """Norms of gradients of which a process may have no part."""
 
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -7,10 +8,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor  # noqa: E402
 
 from modular_converter.parallel.engine.group.gradients import (  # noqa: E402
     _check_replicas,
     check_shards,
+    check_wrapped_optimizer,
     norm_of,
     unscale_together,
 )
@@ -56,6 +60,29 @@ def test_an_overflow_of_any_process_is_that_of_all(monkeypatch):
     assert unscale_together((), lambda *args: {}, scaler, optimizer) == {}
 
 
+def test_a_scaler_gets_the_own_parts_of_gradients_and_weights_without_one():
+    if dist.is_initialized():
+        pytest.skip("another group is there already")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        mesh, scaler = init_device_mesh("cpu", (1,)), torch.amp.GradScaler("cpu", init_scale=4.0)
+        cut, idle = (torch.nn.Parameter(distribute_tensor(torch.ones(2, 3), mesh, [Shard(0)])) for _ in "ab")
+        plain, seen = torch.nn.Parameter(torch.ones(3)), []
+
+        def own(scaler, optimizer, *args):
+            seen.extend(one.grad for group in optimizer.param_groups for one in group["params"])
+            return torch.amp.GradScaler._unscale_grads_(scaler, optimizer, *args)
+
+        scaler.scale(cut.to_local().sum() + 2 * plain.sum()).backward()
+        optimizer = torch.optim.SGD([cut, idle, plain])
+        found = unscale_together((), own, scaler, optimizer, torch.tensor(0.25), torch.zeros(1), False)
+    finally:
+        dist.destroy_process_group()
+    assert [type(one) for one in seen] == [torch.Tensor, type(None), torch.Tensor] and isinstance(cut.grad, DTensor)
+    assert cut.grad.to_local().tolist() == [[1.0] * 3] * 2 and plain.grad.tolist() == [2.0] * 3
+    assert [float(one) for one in found.values()] == [0.0]
+
+
 @pytest.mark.parametrize(
     ("dtensor", "ranks", "says"), [(True, [0], "takes no DTensors"), (False, [0, 1], "other shares")]
 )
@@ -68,6 +95,24 @@ def test_a_wrapper_for_data_ranks_that_does_not_fit_the_shares_is_refused(monkey
         _check_replicas(around, [0, 1])
     module.__dict__["_held"] = {"weight": SimpleNamespace(dtensor=False, group=SimpleNamespace(group=[0]))}
     _check_replicas(around, [0, 1])
+
+
+def test_an_optimizer_for_data_ranks_that_does_not_fit_the_shares_is_refused(monkeypatch):
+    class ZeroRedundancyOptimizer(torch.optim.SGD):
+        """Of torch, whose import takes seconds."""
+
+    name = "torch.distributed.optim.zero_redundancy_optimizer"
+    monkeypatch.setitem(sys.modules, name, SimpleNamespace(ZeroRedundancyOptimizer=ZeroRedundancyOptimizer))
+    monkeypatch.setattr(dist, "get_process_group_ranks", lambda group: group)
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = ZeroRedundancyOptimizer([weight])
+    optimizer.process_group = (0, 1)
+    assert check_wrapped_optimizer(optimizer) and not check_wrapped_optimizer(torch.optim.SGD([weight]))
+    weight.group = SimpleNamespace(group=(0, 1))
+    with pytest.raises(
+        ApplyError, match=r"other shares of the model: .*\['data'\].*layout='fsdp2.tp2' and no wrapper"
+    ):
+        check_wrapped_optimizer(optimizer)
 
 
 def test_shards_are_checked_only_where_processes_share_out_a_model():

@@ -18,7 +18,9 @@ from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS
 from modular_converter.parallel.engine.group import kept_gathered, same_calls, torch_patches
 from modular_converter.parallel.engine.group.gradients import refuse_wrapped
 from modular_converter.parallel.engine.group.sharded_model import of_same_type, until_all_are_done
+from modular_converter.parallel.engine.group.training_checkpoint import saved_buffers
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.layout import Training
 
 
 @pytest.fixture
@@ -62,6 +64,47 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_ended(alone, tmp_pa
         step(again, its_optimizer, number)
     for one, two in zip(again.parameters(), want.parameters()):
         torch.testing.assert_close(one.detach(), two.detach())
+
+
+def test_a_weight_of_two_names_is_no_buffer_of_a_checkpoint():
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 3))
+    model[2].weight = model[0].weight
+    assert list(saved_buffers(model)) == ["1.running_mean", "1.running_var", "1.num_batches_tracked"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sequence_parallel": True}, "sequence_parallel= needs a layout with tp and without pp, such as tp2"),
+        ({"chunks": 2}, "chunks=, schedule= and loss= are for stages"),
+        ({"recompute": True}, "Sequential has no gradient checkpointing; leave it out"),
+        ({"offload": True}, "offload= needs a layout with fsdp"),
+        ({"compute_type": "fp64"}, "compute_type=torch.float64 needs a layout with data ranks"),
+    ],
+)
+def test_options_that_a_layout_does_not_allow_are_refused(alone, options, said):
+    with pytest.raises(ApplyError, match=said):
+        parallelize(net(), layout="tp1", device="cpu", plan="plan x\n", training=Training(**options))
+
+
+def test_a_process_that_was_given_another_layout_is_told(alone, monkeypatch):
+    monkeypatch.setattr(same_calls, "everywhere", lambda said, group: [said, said.replace("tp1", "fsdp1")])
+    with pytest.raises(
+        ApplyError, match="process 1 was given layout=fsdp1, .*and process 0 layout=tp1, .*: give the same"
+    ):
+        parallelize(net(), layout="tp1", device="cpu", plan="plan x\n")
+
+
+def test_a_model_computes_on_after_its_weights_were_replaced(alone):
+    model, whole = parallelize(net(), layout="tp1", device="cpu", plan="plan x\n"), net().double()
+    before, x = model[0].weight, torch.ones(1, 3).double()
+    torch.__future__.set_overwrite_module_params_on_conversion(True)
+    try:
+        model.double()
+    finally:
+        torch.__future__.set_overwrite_module_params_on_conversion(False)
+    assert model[0].weight is not before
+    torch.testing.assert_close(model(x), whole(x))
 
 
 def test_a_process_that_has_waited_in_vain_leaves_nothing_behind(alone, monkeypatch):

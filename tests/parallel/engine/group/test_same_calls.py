@@ -102,6 +102,17 @@ def test_one_that_does_not_come_is_told_to_the_other_which_withdraws(pair):
     assert told == ["", ""] or all("elsewhere" in text for text in told)
 
 
+def test_one_that_comes_too_late_is_told_and_does_not_meet_the_next_call(pair, monkeypatch):
+    zero, _ = pair
+    monkeypatch.setattr(same_calls, "CALL_LIMIT_S", 0.05)
+    with pytest.raises(ApplyError, match=r"not all of processes \[0, 1\] have called the model"):
+        zero.begin({})
+    monkeypatch.undo()
+    told = begin(pair)
+    assert all("process 0 alone was refused something" in text for text in told), told
+    assert begin(pair) == ["", ""]
+
+
 def test_the_end_of_a_call_tells_the_error_of_one_to_all(pair):
     zero, one = pair
     told = both(lambda: zero.ended(None), lambda: one.ended(ApplyError("of a stage")))

@@ -11,7 +11,14 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 from torch.nn.utils import clip_grad_norm_
 
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.group.torch_patches import PATCHES, AssignedData, Patch, Patches, on_whole
+from modular_converter.parallel.engine.group.torch_patches import (
+    PATCHES,
+    AssignedData,
+    AssignedGradient,
+    Patch,
+    Patches,
+    on_whole,
+)
 from modular_converter.parallel.errors import ApplyError
 
 
@@ -41,7 +48,7 @@ def wrapped(own):
 @pytest.fixture
 def patches():
     own = Of.said
-    yield Patches([Patch(Of, "said", around)], lambda *args: None)
+    yield Patches([Patch(Of, "said", around)], lambda users, optimizer, *args: optimizer.seen.append(len(users)))
     Of.said = own
 
 
@@ -56,6 +63,18 @@ def test_a_function_is_as_before_when_the_last_user_has_gone(patches):
     del second
     gc.collect()
     assert Of.said is own and patches.handle is None
+
+
+def test_steps_of_optimizers_are_looked_at_once_and_only_while_there_are_users(patches, monkeypatch):
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    optimizer, user = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))]), User()
+    optimizer.seen = []
+    for _ in range(2):
+        patches.enter(user)
+        optimizer.step()
+        patches.leave(user)
+        optimizer.step()
+    assert optimizer.seen == [1, 1]
 
 
 def test_wrappers_before_and_behind_ours_do_not_switch_it_off(patches):
@@ -162,6 +181,28 @@ def test_data_of_a_weight_can_be_assigned_or_is_an_error():
     assert "data" not in vars(DTensor)
 
 
+def test_a_whole_gradient_can_be_assigned():
+    if dist.is_initialized():
+        pytest.skip("another group is there already")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    gradient = AssignedGradient()
+    try:
+        model = Holder(init_device_mesh("cpu", (1,)))
+        weight = model.weight
+        gradient.enter([model])
+        weight.grad = torch.full((4, 3), 2.0)
+        assert type(weight.grad) is DTensor and weight.grad.placements == weight.placements
+        weight.grad = given = weight.grad * 2
+        assert weight.grad is given and given.full_tensor().tolist() == [[4.0] * 3] * 4
+        weight.grad = None
+        plain = torch.nn.Parameter(torch.ones(2))  # of no model of ours
+        plain.grad = torch.ones(2)
+        assert weight.grad is None and type(plain.grad) is torch.Tensor
+    finally:
+        gradient.leave()
+        dist.destroy_process_group()
+
+
 def test_what_torch_places_nowhere_is_computed_on_whole_weights_while_a_model_is_there():
     if dist.is_initialized():
         pytest.skip("another group is there already")
@@ -174,6 +215,9 @@ def test_what_torch_places_nowhere_is_computed_on_whole_weights_while_a_model_is
         assert found.full_tensor().tolist()[0] == pytest.approx([0, 8**0.5, 32**0.5])
         weight[1].mul_(0)
         assert weight.full_tensor().tolist() == [[0, 1], [0, 0], [4, 5]]
+        weight[1][0] = 7.0
+        weight[0] = torch.tensor([8.0, 9.0])
+        assert (weight + torch.ones(3, 2)).full_tensor().tolist() == [[9, 10], [8, 1], [5, 6]]
     finally:
         PATCHES.leave(model)
         dist.destroy_process_group()

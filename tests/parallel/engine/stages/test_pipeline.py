@@ -11,16 +11,20 @@ import torch
 
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
 from modular_converter.parallel.engine.stages import shared_weights as shared_weights_module
+from modular_converter.parallel.engine.stages.in_layout import PipelineInLayout
+from modular_converter.parallel.engine.stages.in_layout import _part_of as part_of
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.engine.stages.scheduled_stage import FirstError, ScheduledStage, own_loss
 from modular_converter.parallel.engine.stages.shared_weights import SharedWeight, SharedWeights, summed_gradients
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.pipeline.chain import spans
 from modular_converter.parallel.pipeline.derive import pipeline_of_trace
 from modular_converter.parallel.pipeline.flow import flow_of
 from modular_converter.parallel.pipeline.prove import verify_pipeline
 from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.resolve import Resolution
 from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
@@ -197,6 +201,44 @@ def test_processes_without_losses_sum_the_type_of_those_that_have_them(monkeypat
     stages = cast(Pipeline, SimpleNamespace(_place=CPU, _group=None))
     found = [Pipeline._everywhere(stages, losses) for losses in ([], [torch.ones((), dtype=torch.bfloat16)] * 2)]
     assert [one.dtype for one in found] == [torch.float32] * 2 and float(found[1]) == 2.0
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_positions_without_a_mask_mean_what_they_mean_with_a_cache(keeps: bool) -> None:
+    model, inputs, _ = small_llama()
+    model.config.use_cache = keeps
+    stages = cast(Pipeline, SimpleNamespace(_shapes=model))
+    ids = inputs["input_ids"]
+    alone = {"input_ids": ids, "position_ids": torch.arange(ids.shape[1]).expand(ids.shape)}
+    found = Pipeline._as_with_a_cache(stages, alone)
+    assert (found is not alone) is keeps
+    if keeps:
+        assert torch.equal(found.pop("attention_mask"), torch.ones_like(ids)) and found == alone
+        del alone["position_ids"]
+        assert Pipeline._as_with_a_cache(stages, alone) is alone
+
+
+def test_stages_of_several_processes_do_not_generate() -> None:
+    layout, several = Layout(pp=2, tp=2), SimpleNamespace(size=4)
+    stages = cast(PipelineInLayout, SimpleNamespace(_grid=SimpleNamespace(layout=layout, everyone=several)))
+    with pytest.raises(ApplyError, match="generate does not run in tp2.pp2: take a layout of stages alone"):
+        PipelineInLayout.generate(stages, torch.ones(1, 2, dtype=torch.long))
+
+
+def test_a_stage_takes_the_part_of_a_plan_for_its_own_modules() -> None:
+    model, _, plan = small_llama()
+    stage, layout = StageModule(model, plan, range(1, 2)), cast(Any, None)
+    names = [f"model.layers.{number}.mlp.up_proj.weight" for number in range(2)]
+    paths = [f"model.layers.{number}.mlp" for number in range(2)]
+    whole = Resolution(
+        dict.fromkeys(names, layout), tuple((one, layout) for one in paths), tuple((one, "x") for one in paths)
+    )
+    found = part_of(whole, stage)
+    assert (
+        [*found.pieces] == names[1:]
+        and found.hooks == ((paths[1], layout),)
+        and found.attributes == ((paths[1], "x"),)
+    )
 
 
 def shared(*names: str) -> tuple[list[torch.nn.Parameter], SharedWeights]:
