@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.files.arguments import select_files
+from modular_converter.files.arguments import Listings, ModelFolders, select_files
 from modular_converter.findings import ConversionError
 
 
@@ -84,3 +84,18 @@ def test_a_folder_without_models_that_was_given_is_named(tree):
     (tree / "empty").mkdir()
     (finding,) = select_files(["all"], root=str(tree / "empty")).findings
     assert f"no modular file in {tree / 'empty'}" in finding.message
+
+
+def test_folders_behind_links_are_found_once_and_outside_only_with_wanted_files(tree):
+    models, other = tree / "one/models", tree / "two"
+    (other / "empty").mkdir()
+    for name, target in (
+        ("again", models / "new"),
+        ("twice", other / "models/new"),
+        ("both", other / "models/new"),
+        ("empty", other / "empty"),
+    ):
+        (models / name).symlink_to(target)
+    found = sorted(ModelFolders(Listings(), lambda name: name.startswith("modular_")).below(str(models)))
+    assert found[:-1] == [str(models), str(models / "new")]
+    assert found[-1] in (str(models / "twice"), str(models / "both"))

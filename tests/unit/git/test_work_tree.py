@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-from modular_converter.git.work_tree import open_repository
+import pytest
+
+from modular_converter.git.work_tree import GitError, blob_name, open_repository
 from tests.unit.trees import git
 
 
@@ -23,3 +25,25 @@ def test_a_change_of_one_length_in_the_second_of_the_last_commit_is_seen(tmp_pat
         os.utime(path, ns=(time, time))
     repository = open_repository(str(tmp_path))
     assert str(file) in repository.snapshot(repository.commit("HEAD"))
+
+
+@pytest.mark.parametrize(("kind", "digits"), [("sha1", 40), ("sha256", 64)])
+def test_contents_have_the_names_that_git_gives_them(tmp_path, kind, digits):
+    (tmp_path / "model.py").write_text("x = 1\n")
+    git(tmp_path, "init", "-q", f"--object-format={kind}")
+    name = git(tmp_path, "hash-object", "model.py").strip()
+    assert blob_name(b"x = 1\n", digits) == name and len(name) == digits
+
+
+def test_what_a_commit_has_changed_and_names_that_are_no_commits(tmp_path):
+    git(tmp_path, "init", "-q")
+    for name in ("old.py", "new.py"):
+        (tmp_path / name).write_text("x = 1\n")
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-qm", name)
+    repository = open_repository(str(tmp_path))
+    changed = [repository.changed_in(repository.commit(ref)) for ref in ("HEAD", "HEAD~1")]
+    assert changed == [{str(tmp_path / "new.py")}, {str(tmp_path / "old.py")}]
+    for ref, said in (("HEAD\0", "no commit has a NUL character"), ("HEAD~2", "git knows no commit `HEAD~2`")):
+        with pytest.raises(GitError, match=said):
+            repository.commit(ref)

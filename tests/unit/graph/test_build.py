@@ -93,6 +93,19 @@ def test_bad_files_give_one_finding_each(zoo, read, text, code):
     assert set(graph.models) == {"echo", "gemma", "gemma2", "llama"}
 
 
+@pytest.mark.parametrize(
+    ("module", "missing"),
+    [
+        ("..nowhere.modeling_nowhere", "../nowhere/modeling_nowhere.py"),
+        ("elsewhere.models.old.modeling_old", "elsewhere"),
+    ],
+)
+def test_an_unknown_neighbour_is_told_with_what_is_missing(zoo, read, module, missing):
+    (zoo / "echo" / "modular_echo.py").write_text(f"from {module} import A\n")
+    (finding,) = read(zoo)[1]
+    assert finding.message.endswith(f"`{module}` does not exist: there is no {missing}")
+
+
 def test_a_neighbour_that_is_not_utf8_is_named_once(zoo, read):
     (zoo / "llama" / "modeling_llama.py").write_bytes(b"\xff\xfe")
     graph, findings = read(zoo)

@@ -77,6 +77,11 @@ class Editor:
         document = types.TextDocumentIdentifier(self.uri(name))
         self.client.text_document_did_close(types.DidCloseTextDocumentParams(document))
 
+    def changed_on_disk(self, name: str) -> None:
+        """As an editor tells what another program has written."""
+        event = types.FileEvent(self.uri(name), types.FileChangeType.Changed)
+        self.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([event]))
+
     def codes(self, name: str) -> list[str]:
         """The codes of the findings of a file, after all that was said so far."""
         self.hover(name, 1, 1)  # any question is answered after the changes before it

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,6 +158,15 @@ def test_a_change_of_what_is_written_by_hand_reaches_open_heirs(editor: Editor) 
     assert "self.first(x) + 7" in editor.hover(HEIR, 4, 8)
 
 
+def test_a_change_on_disk_reaches_open_heirs(editor: Editor, models: Path) -> None:
+    path, written = models / "old/modeling_old.py", "return self.first(x) + 8"
+    assert written not in editor.hover(HEIR, 4, 8)
+    for text in (OLD.replace("return self.first(x)", written), OLD):
+        path.write_text(text)
+        editor.changed_on_disk(path.name)
+        assert (written in editor.hover(HEIR, 4, 8)) is (written in text)
+
+
 def test_hover_shows_the_merged_method(editor: Editor) -> None:
     line = editor.position(MODULAR, "super().__init__").line + 1
     shown = editor.hover(MODULAR, line, 12)
@@ -196,6 +207,9 @@ def test_lenses_and_the_preview(editor: Editor) -> None:
     command = types.ExecuteCommandParams("modular-converter.generated", found[2].command.arguments)
     preview = editor.wait(editor.client.workspace_execute_command_async(command))
     assert preview["name"] == "MidLayer" and "self.mlp = MidMLP(config)" in preview["text"]
+    command = types.ExecuteCommandParams("modular-converter.generated", found[0].command.arguments)
+    preview = editor.wait(editor.client.workspace_execute_command_async(command))
+    assert preview["name"] == MODULAR and all(f"class {one}(" in preview["text"] for one in ("MidGate", "MidLayer"))
 
 
 def actions(editor: Editor, name: str, mark: str) -> dict[str, types.CodeAction]:
@@ -261,6 +275,16 @@ def test_a_rename_leaves_no_file_behind(editor: Editor, models: Path) -> None:
             rename(editor, MODULAR, "MidGate", "MidValve")
     finally:
         user.unlink()
+
+
+def test_what_code_prints_does_not_reach_the_editor() -> None:
+    code = (
+        "from types import SimpleNamespace\nfrom modular_converter.lsp import server\n"
+        "server.make_server = lambda: SimpleNamespace(start_io=lambda source, to: (print('noise'), to.write(b'answer')))\n"
+        "server.serve_editor()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("answer", "noise\n")
 
 
 @pytest.mark.parametrize("text", ["\0", "(" * 5000, "class A(\n", "\ud800", "#" * 1_100_000], ids=range(5))

@@ -32,6 +32,7 @@ def test_a_replacement_with_blanks_is_passed_over() -> None:
     [
         ("# TODO: Copied from transformers.models.base.modeling_base.BaseLayer", "words stand before"),
         ("# copied from transformers.models.base.modeling_base.BaseLayer", "not spelt"),
+        ("# Copied from BaseLayer", "does not begin with"),
         ("# Copied from transformer.models.base.modeling_base.BaseLayer", "does not begin with"),
         ("# Copied from transformers.models.base.modeling_base.BaseLayer Base->New", "without `with`"),
         ("# Copied from transformers.models.base.modeling_base.BaseLayer\n", "not stand directly above"),
@@ -59,6 +60,8 @@ def test_a_mark_that_names_its_own_definition_is_invisible(library: Path) -> Non
         'x = """\n# Copied from transformers.models.none.modeling_none.None_\n"""\n',
         "# The following is copied from https://example.net/a.b.c\nx = 1\n",
         "# Message copied from the documentation\nx = 1\n",
+        "# Copied from BERT\nx = 1\n",
+        "# Copied from BaseLayer with care\nx = 1\n",
     ],
 )
 def test_other_texts_are_no_marks(text: str, library: Path) -> None:

@@ -82,6 +82,18 @@ def test_a_line_of_a_modular_file_ends_up_in_several_places_or_in_none(tree: Pat
     assert second["destinations"] == [] and "in no generated file" in ask(f"{modular}:1").stdout
 
 
+def test_a_line_that_becomes_several_is_one_place(tree: Path) -> None:
+    modular = tree / "models/heir/modular_heir.py"
+    long = f"return [{', '.join(f'x + {number}000000' for number in range(12))}]"
+    modular.write_text(modular.read_text().replace("    pass\n", f"    def more(self, x):\n        {long}\n"))
+    fix(tree)
+    (answer,) = told(f"{modular}:{line_of(modular, 'return [')}")
+    generated = tree / "models/heir/modeling_heir.py"
+    first = line_of(generated, "return [")
+    assert [(one["line"], one["end_line"]) for one in answer["destinations"]][0] == (first, first + 13)
+    assert [Path(one["path"]).name for one in answer["destinations"]] == ["modeling_heir.py", "modeling_leaf.py"]
+
+
 def test_a_line_of_a_modular_file_is_followed_into_the_files_of_its_heirs(tree: Path) -> None:
     """`leaf` and `twig` inherit from `heir`, and `twin` from both at once, which tells each line once."""
     modular = tree / "models/heir/modular_heir.py"
@@ -186,6 +198,7 @@ def test_a_banner_that_leads_out_of_the_project_is_not_followed(tree: Path) -> N
         ("models/none/modeling_none.py:1", "MC103"),
         ("models/base:1", "it is a folder"),
         ("models/base/modeling_base.py:99", "MC120"),
+        ("models/base/modeling_base.py:7", "MC120"),
     ],
 )
 def test_a_place_that_does_not_exist_is_refused(place: str, code: str, tree: Path) -> None:

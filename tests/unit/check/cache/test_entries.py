@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from modular_converter.check.cache import store
+from modular_converter.check.cache import lookup, store
 from modular_converter.check.cache.key import key_of
 from modular_converter.check.cache.lookup import pack_finding, unpack_finding
+from modular_converter.check.cache.stale import StaleConversions
 from modular_converter.check.cache.store import clear
 from modular_converter.check.run import CheckOptions, check
+from modular_converter.convert.batch import Run
+from modular_converter.convert.source.library import Library
 from modular_converter.findings import Finding, Location, Severity
 from modular_converter.rules import all_rules
 from modular_converter.settings.load import load_settings
@@ -111,6 +117,42 @@ def test_it_is_bounded_and_can_be_cleared(tree, monkeypatch):
     (folder / "package.json").write_text("{}")
     assert clear(str(folder)) == clear(str(folder)) == clear(str(tree / "none")) == ""
     assert [path.name for path in folder.iterdir()] == ["package.json"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "is_read"), [(0, 0o644, True), (7, 0o644, True), (8, 0o644, False), (7, 0o646, False)]
+)
+def test_what_another_user_may_have_written_is_not_read(tmp_path, monkeypatch, owner, mode, is_read):
+    name = store.digest(b"entry")
+    store.write_entry(str(tmp_path), name, b"{}")
+    monkeypatch.setattr(os, "geteuid", lambda: 7)
+    real = os.stat
+    monkeypatch.setattr(
+        os,
+        "stat",
+        lambda path, **how: SimpleNamespace(st_uid=owner, st_mode=stat.S_IFREG | mode)
+        if name in str(path)
+        else real(path, **how),
+    )
+    assert store.read_entry(str(tmp_path), name) == (b"{}" if is_read else None)
+
+
+def test_nothing_is_kept_where_the_version_of_a_formatter_is_unknown(tree, monkeypatch):
+    monkeypatch.setattr(lookup, "key_of", lambda *given: "")
+    assert run(tree).exit_code == 0 and not list((tree / "cache").glob("*.json"))
+
+
+def test_conversions_of_stale_files_are_kept_with_their_texts(tree):
+    modular = str(tree / "models/first/modular_first.py")
+    settings = load_settings(str(tree / "models"))
+    (converted,) = Run(settings, workers=1).convert([modular])
+    (tree / "models/first/modeling_first.py").write_text("stale = 1\n")
+    StaleConversions(str(tree / "cache"), settings).keep([converted])
+    found = StaleConversions(str(tree / "cache"), settings).find(modular, Library(settings))
+    assert found is not None and dict(found.files) == dict(converted.files)
+    base = tree / "models/base/modeling_base.py"
+    base.write_text(base.read_text().replace("x + 1", "x + 2"))
+    assert StaleConversions(str(tree / "cache"), settings).find(modular, Library(settings)) is None
 
 
 def test_values_are_bounded_as_results_are(tmp_path, monkeypatch):
