@@ -143,6 +143,34 @@ class AgainInside(Block):
         return x + checkpoint(run, x, use_reentrant=False)
 
 
+class AgainNamed(Block):
+    """A module whose code does not call it ``self``."""
+
+    def forward(this, x):
+        def run(x):
+            return nn.functional.linear(torch.relu(this.up(x)), this.down.weight, this.down.bias)
+
+        return x + checkpoint(run, x, use_reentrant=False)
+
+
+class AddingBlock(nn.Module):
+    """A layer whose result is its input."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+
+    def forward(self, x):
+        return x.add_(torch.tanh(self.linear(x.clone())))
+
+
+class Numbered(Chain):
+    """A tensor made without a device."""
+
+    def forward(self, x):
+        return super().forward(x + torch.arange(8) * 0.1)
+
+
 class Handing(nn.Module):
     """A forward that hands its arguments on."""
 
@@ -269,6 +297,9 @@ CHAINS = {
     "sloped": (Sloped, lambda: (rows(),)),
     "again": (lambda: Chain(AgainBlock), lambda: (rows(),)),
     "again inside": (lambda: Chain(AgainInside), lambda: (rows(),)),
+    "again named": (lambda: Chain(AgainNamed), lambda: (rows(),)),
+    "pairs": (lambda: Chain(WritingBlock), lambda: (rows(),)),
+    "numbered": (Numbered, lambda: (rows(),)),
     "handing": (Handing, lambda: (rows(),)),
     "handing heir": (HandingHeir, lambda: (rows(),)),
 }

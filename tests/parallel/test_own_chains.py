@@ -11,7 +11,7 @@ from modular_converter.parallel import Pipeline, derive, derive_pipeline, parall
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from tests.parallel.launch import line_of
-from tests.parallel.own_chains import CHAINS, Again, Any, Chain, Inner, Parts, leading, made, rows
+from tests.parallel.own_chains import CHAINS, AddingBlock, Again, Any, Chain, Inner, Parts, leading, made, rows
 
 
 SCRIPT = "tests/parallel/own_chains_script.py"
@@ -46,6 +46,7 @@ def test_errors_say_what_to_write(two):
     assert "and data ranks have fewer rows" in said["mixed in the first batch"]
     assert "and data ranks have fewer rows" in said["handed to mixed rows"]
     assert said["alone in the first batch"] == "no error: [1, 4, 4]"
+    assert "let it make a new tensor, as ReLU() does" in said["writes with data ranks"]
     assert "a forward set calls for each micro-batch" in said["counts"]
     assert "layers.0.up.weight (float64) and layers.0.down.weight (float32): data ranks sum" in said["types"]
     assert "the model returns a Tensor without a loss: give Pipeline, or Training(…), a loss=" in said["no loss"]
@@ -78,7 +79,8 @@ def test_the_plan_is_proven_and_its_text_gives_it_back(name):
         (Again(), (rows(),), r"`layers\.\d` runs more than once, so that its weights would be on several stages"),
         (nn.Linear(8, 3), (rows(),), "no list of modules runs in sequence"),
         (nn.Sequential(nn.ReLU(), nn.Tanh()), (rows(),), "no list of modules|has no parameters"),
-        (Any(), (rows(),), "takes 'inputs' by position alone"),
+        (Any(), (rows(),), "takes 'inputs' by position alone.*write `def forward"),
+        (Chain(AddingBlock), (rows(),), "other numbers than whole: .*let them make new tensors"),
         (Chain(), (rows(), rows()), "these inputs do not fit its forward: too many positional arguments"),
         (Chain(), {"y": rows()}, "these inputs do not fit its forward: missing a required argument: 'x'"),
         (Chain(), (torch.zeros(8, 9),), "Chain: forward fails"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -193,14 +193,21 @@ def _facts_of(layer: torch.nn.Module, inside: bool = True) -> Kind:
     return frozenset(found)
 
 
-def one_of_each_kind(model: torch.nn.Module, kinds: dict[str, Kind]) -> torch.nn.Module:
+def one_of_each_kind(model: torch.nn.Module, kinds: dict[str, Kind], plan: Plan | None = None) -> torch.nn.Module:
     """A copy of the model with the first layer of each kind; it shares the modules, and layers keep their numbers.
 
     If a layer has another kind in the copy, because the code counts layers, all layers before the kept ones stay too.
+
+    Args:
+        plan: layers for which it has other rules of their own are of other kinds, such as a first half of a pair.
     """
-    first: dict[tuple[str, Kind], str] = {}
+    rules: dict[str, set[tuple[str, Any]]] = {}
+    for rule in () if plan is None else plan.rules:
+        path = layer_of(rule.pattern)
+        rules.setdefault(path, set()).add((rule.pattern.removeprefix(path), replace(rule, pattern="")))
+    first: dict[tuple[str, Kind, frozenset[Any]], str] = {}
     for path, kind in kinds.items():
-        first.setdefault((path.rpartition(".")[0], kind), path)
+        first.setdefault((path.rpartition(".")[0], kind, frozenset(rules.get(path, ()))), path)
     return _with_layers(model, kinds, set(first.values()))
 
 

@@ -232,4 +232,11 @@ def proven_pipeline_plan(model: Any, inputs: Mapping[str, Any], name: str) -> Pi
         if verdict.passed:
             return plan
         reasons.append(verdict.reason)
-    raise ApplyError(f"{name} in stages gives other numbers than whole: {reasons[0]}")
+    with unchanged(model), torch.no_grad():
+        writes = bool(flow_of(model, plans[0], inputs, asks=True, skips=True).rewritten)
+    cure = (
+        "; its layers write to what they get, as x.add_(…) does: let them make new tensors, as x + … does"
+        if writes
+        else ""
+    )
+    raise ApplyError(f"{name} in stages gives other numbers than whole: {reasons[0]}{cure}")

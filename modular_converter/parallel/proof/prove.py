@@ -322,7 +322,10 @@ def inputs_by_name(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence
         raise BuildError(f"{name}: these inputs do not fit its forward: {error}") from error
     unnamed = [one.name for one in signature.parameters.values() if one.kind in _WITHOUT_NAME and one.name in found]
     if unnamed:
-        raise BuildError(f"{name}: its forward takes {unnamed[0]!r} by position alone: give its arguments names")
+        raise BuildError(
+            f"{name}: its forward takes {unnamed[0]!r} by position alone, and inputs are known by "
+            "their names: write `def forward(self, x, mask=None)`, with names of its own, in place of `*inputs` or `x, /`"
+        )
     return found
 
 

@@ -9,11 +9,13 @@ refuses ids out of an embedding's range: on a GPU, such a lookup breaks the devi
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.utils.checkpoint
@@ -89,7 +91,22 @@ def _callers() -> Iterator[torch.nn.Module]:
             around = frame.f_locals.get("self")
             if isinstance(around, torch.nn.Module):
                 yield around
+            elif again:
+                modules = (one for one in frame.f_locals.values() if isinstance(one, torch.nn.Module))
+                yield from (one for one in modules if _is_code_of(cast(Any, type(one)), frame.f_code))
         frame = frame.f_back  # type: ignore[assignment]
+
+
+@functools.lru_cache(256)
+def _is_code_of(kind: type[Any], code: types.CodeType) -> bool:
+    """Whether the code of a function stands in a module's class, in a method or within one."""
+
+    def holds(outer: types.CodeType) -> bool:
+        return outer is code or any(holds(one) for one in outer.co_consts if isinstance(one, types.CodeType))
+
+    own = kind.__mro__[: kind.__mro__.index(torch.nn.Module)]
+    methods = (inspect.unwrap(one) for base in own for one in vars(base).values() if callable(one))
+    return any(holds(one.__code__) for one in methods if isinstance(one, types.FunctionType))
 
 
 _MADE: dict[tuple[type[Any], type[Any], bool], type[Any]] = {}

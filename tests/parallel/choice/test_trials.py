@@ -105,6 +105,16 @@ def test_nothing_shared_out_is_an_error_with_the_cure(monkeypatch):
         select_plan.select_plan(llama(), None, 2)
 
 
+def test_a_copy_keeps_a_layer_of_each_part_of_a_pair():
+    net = torch.nn.Module()
+    net.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(4))
+    pairs = Plan.parse(
+        "plan x\n" + "".join(f"rule layers.{n} {style}\n" for n, style in enumerate(("colwise", "rowwise") * 2))
+    )
+    kinds = trials.kinds_by_modules(net)
+    assert [len(trials.one_of_each_kind(net, kinds, plan).layers) for plan in (None, PLAN, pairs)] == [1, 1, 2]
+
+
 def test_a_copy_keeps_a_weight_that_is_computed_from_others():
     """As that of the convolution beside the layers of Wav2Vec2: `copy` refuses such a module."""
     net = torch.nn.Module()

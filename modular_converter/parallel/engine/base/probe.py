@@ -16,6 +16,7 @@ import torch
 
 from modular_converter.parallel.choice.trials import inputs_with_data, kinds_of, of_type, one_of_each_kind
 from modular_converter.parallel.errors import one_line
+from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import same_attributes
@@ -57,13 +58,14 @@ class Probe:
         return ""
 
 
-def probe_of(model: torch.nn.Module, filled: Filled | None = None) -> Probe | str:
+def probe_of(model: torch.nn.Module, plan: Plan | None = None, filled: Filled | None = None) -> Probe | str:
     """The probe of a user's model, or the reason why there is none.
 
     Args:
+        plan: that is to be tried, if it is known.
         filled: makes a copy with weights, for a model without weights.
     """
-    short: Any = one_of_each_kind(model, kinds_of(model))
+    short: Any = one_of_each_kind(model, kinds_of(model), plan)
     tried: list[Any] = [short]
     if sum(parameter.numel() for parameter in model.parameters()) <= (_SMALL if filled is None else _SMALL_TO_READ):
         tried.append(model)

@@ -67,7 +67,7 @@ def agreed_unproven(model: torch.nn.Module, given: GivenPlan | None, group: Proc
 
 def refuse_difference_in_group(model: Any, plan: Plan, source: WeightSource, everyone: ProcessGroup) -> None:
     """Raise ``ApplyError`` on all processes if one layer of each kind gives other numbers when it is sharded."""
-    probe = source.probe(model)
+    probe = source.probe(model, plan)
     if isinstance(probe, str):
         logger.info("%s is not tried before it is sharded: %s", type(model).__name__, probe)
         return

@@ -53,7 +53,7 @@ from modular_converter.parallel.engine.group.held_weights import (
     note,
     through_shares,
 )
-from modular_converter.parallel.engine.group.kept_gathered import WATCHED
+from modular_converter.parallel.engine.group.kept_gathered import WATCHED, refusing_writes
 from modular_converter.parallel.engine.group.parts_of_batch import look_at_rows
 from modular_converter.parallel.engine.group.process_grid import (
     ProcessGrid,
@@ -314,7 +314,7 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     if not inference:
         body.pop("requires_grad_", None)
         body |= refusals(own, ("load_state_dict",), ApplyError, _LOADED)
-    call = compared_call(own.__call__)
+    call = compared_call(own.__call__ if grid.data is None else refusing_writes(own.__call__))
     body |= {
         "__call__": call if inference else never_traced(call),
         "__module__": own.__module__,

@@ -9,6 +9,7 @@ again in the next backward, where no hook of torch gathers them: the process wou
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
@@ -293,6 +294,24 @@ def refuse_broken(model: Any, optimizer: Any) -> None:
             "made: call zero_grad(), and a forward and backward, before it"
         )
     del model.__dict__[_BROKEN]
+
+
+def refusing_writes(call: Callable[..., Any]) -> Callable[..., Any]:
+    """``__call__`` of a model of ``fully_shard``, which raises ``ApplyError`` where a layer writes to its input in place."""
+
+    @functools.wraps(call)
+    def refusing(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except RuntimeError as error:
+            if "RegisterPostBackwardFunction" not in str(error):
+                raise
+            raise ApplyError(
+                "a layer writes in place to what it gets, which data ranks hand to it as a view: let it make a new tensor, as "
+                "ReLU() does in place of ReLU(inplace=True), or x = x + y in place of x += y; or take a layout such as tp2"
+            ) from error
+
+    return refusing
 
 
 def data_units_of(model: Any) -> list[Any]:

@@ -109,9 +109,9 @@ class WeightSource:
         """Copy this process's entries of a waiting weight into ``target``."""
         one.copy_entries(target, self.waiting.pop(one.name))
 
-    def probe(self, model: torch.nn.Module) -> Probe | str:
+    def probe(self, model: torch.nn.Module, plan: Plan) -> Probe | str:
         """The probe of a model, or the reason why there is none; all processes must call it."""
-        return probe_of(model)
+        return probe_of(model, plan)
 
     def close(self) -> None:
         """Free everything that was not taken."""
@@ -236,11 +236,11 @@ class FolderSource(WeightSource):
             for row, rows_read in self.reader.chunks(recipe, tuple(zip(*there))):
                 entries_in(target, here).narrow(0, row, len(rows_read)).copy_(rows_read)
 
-    def probe(self, model: torch.nn.Module) -> Probe | str:
+    def probe(self, model: torch.nn.Module, plan: Plan) -> Probe | str:
         """The probe of a model without weights. Only the first process reads whole weights and computes answers."""
 
         def answered() -> Any:
-            made = probe_of(model, lambda part: self.checkpoint.filled(part, self._whole))
+            made = probe_of(model, plan, lambda part: self.checkpoint.filled(part, self._whole))
             if isinstance(made, str):
                 return made
             return {name for name, _ in made.model.named_parameters()}, made.inputs, made.answers
@@ -249,7 +249,7 @@ class FolderSource(WeightSource):
         if isinstance(found, str):
             return found
         names, inputs, answers = found
-        short = one_of_each_kind(model, kinds_of(model))
+        short = one_of_each_kind(model, kinds_of(model), plan)
         known = {name for name, _ in short.named_parameters()}
         return Probe(short if known == names else model, inputs, answers)
 

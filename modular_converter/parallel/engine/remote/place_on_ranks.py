@@ -398,7 +398,7 @@ def _in_steps(given: Arguments, begin: Callable[[str], None]) -> Any:
         begin("choosing a plan")
         ready = _prepare(given, session, checkpoint)
         filled = checkpoint.filled if checkpoint is not None else None
-        probe = probe_of(given.model, filled) if given.probe and len(session.devices) > 1 else ""
+        probe = probe_of(given.model, ready.plan, filled) if given.probe and len(session.devices) > 1 else ""
         session.start()
         share_constants_of_code(given.model, session)
         begin("trying layers on the ranks")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import torch
@@ -15,7 +16,7 @@ import torch.distributed as dist
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
 
 from modular_converter.parallel.choice.loss_of_parts import refuse_mixed_rows, single_rows
-from modular_converter.parallel.choice.skeleton import Guesses, on_meta
+from modular_converter.parallel.choice.skeleton import Guesses, on_meta, tried_without_data
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.base.settings import settings_of
 from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
@@ -586,12 +587,13 @@ class Pipeline(Checkpoints):
         with torch.set_grad_enabled(trains), Guesses(), self._own_settings():
             # A caller's loss may read all of the output.
             asks = not trains or self._loss is not None
-            return flow_of(self._shapes, self._plan, on_meta(inputs), asks=asks, skips=True)
+            run = partial(flow_of, self._shapes, self._plan, on_meta(inputs), asks=asks, skips=True)
+            return tried_without_data(run)
 
     def _without_data(self, inputs: Mapping[str, Any]) -> Any:
         self._shapes.train(self.training)
         with torch.no_grad(), Guesses(), self._own_settings():
-            return self._shapes(**inputs)
+            return tried_without_data(partial(self._shapes, **inputs))
 
     @contextlib.contextmanager
     def _own_settings(self) -> Iterator[None]:
