@@ -1,5 +1,6 @@
 """What is changed in torch acts once, whoever wraps it before or after, and goes with the last model."""
 
+import contextlib
 import functools
 import gc
 
@@ -11,6 +12,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 from torch.nn.utils import clip_grad_norm_
 
 from modular_converter.parallel import parallelize
+from modular_converter.parallel.engine.group import torch_patches
 from modular_converter.parallel.engine.group.torch_patches import (
     PATCHES,
     AssignedData,
@@ -20,6 +22,11 @@ from modular_converter.parallel.engine.group.torch_patches import (
     on_whole,
 )
 from modular_converter.parallel.errors import ApplyError
+
+
+@pytest.fixture(autouse=True)
+def _without_models_of_other_tests():
+    torch.optim.SGD([torch.nn.Parameter(torch.ones(1))]).step()  # they go with their groups
 
 
 class Of:
@@ -67,6 +74,7 @@ def test_a_function_is_as_before_when_the_last_user_has_gone(patches):
 
 def test_steps_of_optimizers_are_looked_at_once_and_only_while_there_are_users(patches, monkeypatch):
     monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch_patches, "together", contextlib.nullcontext)  # calls of models of other tests
     optimizer, user = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))]), User()
     optimizer.seen = []
     for _ in range(2):
