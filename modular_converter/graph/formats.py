@@ -183,11 +183,7 @@ def _tooltip(model: Model) -> str:
 
 def as_json(graph: Graph) -> str:
     """An object with the models and the edges, both sorted by name, for programs; described in the guide."""
-    return json.dumps(_document(graph), indent=1, ensure_ascii=False) + "\n"
-
-
-def _document(graph: Graph) -> dict[str, object]:
-    return {
+    document = {
         "schema": SCHEMA,
         "version": VERSION,
         "title": graph.title,
@@ -195,6 +191,7 @@ def _document(graph: Graph) -> dict[str, object]:
         "models": [_model(model, graph) for model in graph.models.values()],
         "edges": [dataclasses.asdict(edge) for edge in graph.edges],
     }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 def _model(model: Model, graph: Graph) -> dict[str, object]:
@@ -228,7 +225,7 @@ def as_page(graph: Graph) -> str:
         "policy": _policy(script, style),
         "title": html.escape(f"{graph.title}: who inherits from whom"),
         "style": style,
-        "data": embedded(_document(graph)),
+        "data": embedded(_data(graph)),
         "script": script,
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _read("page.html"))
@@ -261,3 +258,29 @@ def _hash(text: str) -> str:
 def _read(name: str) -> str:
     with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
         return file.read()
+
+
+def _data(graph: Graph) -> Mapping[str, object]:
+    """The graph in few bytes: lists instead of objects, and numbers for models and files. `data.js` reads it."""
+    places = {name: place for place, name in enumerate(graph.models)}
+    names = {one.file for edge in graph.edges for one in edge.classes}
+    names.update(one.file for edge in graph.edges for one in edge.things)
+    files = {name: place for place, name in enumerate(sorted(names))}
+    return {
+        "title": graph.title,
+        "selected": list(graph.selected),
+        "files": list(files),
+        "models": [_model_values(model) for model in graph.models.values()],
+        "edges": [_edge_values(edge, places, files) for edge in graph.edges],
+    }
+
+
+def _model_values(model: Model) -> list[object]:
+    generated = [[file.name, file.lines] for file in model.generated]
+    return [model.name, list(model.modular), model.modular_lines, generated, model.depth]
+
+
+def _edge_values(edge: Edge, places: Mapping[str, int], files: Mapping[str, int]) -> list[object]:
+    classes = [[one.name, one.line, one.parent, files[one.file]] for one in edge.classes]
+    things = [[one.name, one.kind, files[one.file]] for one in edge.things]
+    return [places[edge.heir], places[edge.parent], classes, things]

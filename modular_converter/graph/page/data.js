@@ -2,25 +2,30 @@
 
 const source = JSON.parse(document.getElementById("data").textContent);
 
-const models = source.models.map((one, index) => ({
-  ...one,
+const models = source.models.map(([name, modular, written, generated, depth], index) => ({
   index,
-  written: one.modular_lines ?? 0,
-  given: one.generated_lines ?? 0,
-  saved: one.lines_saved,
+  name,
+  modular,
+  written,
+  generated: generated.map(([file, lines]) => ({ file, lines })),
+  given: generated.reduce((sum, [, lines]) => sum + lines, 0),
+  depth,
   parents: [],
   heirs: [],
 }));
 
-const byName = new Map(models.map((model) => [model.name, model]));
-
-for (const one of source.edges) {
-  const classes = one.classes.map(({ parent, ...rest }) => ({ ...rest, from: parent }));
-  const edge = { ...one, classes, heir: byName.get(one.heir), parent: byName.get(one.parent) };
+for (const [heir, parent, classes, things] of source.edges) {
+  const edge = {
+    heir: models[heir],
+    parent: models[parent],
+    classes: classes.map(([name, line, from, file]) => ({ name, line, from, file: source.files[file] })),
+    things: things.map(([name, kind, file]) => ({ name, kind, file: source.files[file] })),
+  };
   edge.heir.parents.push(edge);
   edge.parent.heirs.push(edge);
 }
 
+const byName = new Map(models.map((model) => [model.name, model]));
 const isHeir = (edge) => edge.heir;
 const isParent = (edge) => edge.parent;
 
@@ -41,6 +46,7 @@ const ancestorsOf = (model) => reach(model, "parents", isParent);
 const heirsOf = (model) => reach(model, "heirs", isHeir);
 
 for (const model of models) {
+  model.saved = model.generated.length ? model.given - model.written : null;
   model.heirCount = heirsOf(model).size;
   model.ancestorCount = ancestorsOf(model).size;
   model.parents.sort((a, b) => b.classes.length - a.classes.length || compare(a.parent.name, b.parent.name));
