@@ -127,10 +127,11 @@ def _importers_beside(renamed: RenamedNeighbour, finished: FinishedConversion) -
     library, folder = finished.library, os.path.dirname(finished.target.path)
     stem = os.path.basename(renamed.neighbour.path).removesuffix(".py")
     named = re.compile(rf"^(?:from|import)\s.*\b{stem}\b", re.MULTILINE)
-    modules = {name for one in finished.target.module.imported.values() for name in (one.module, one.dotted)}
+    modules = {one.module if one.module.strip(".") else one.dotted for one in finished.target.module.imported.values()}
     files = {library.resolver.file(one, folder) for one in modules if library.resolver.is_own(one, folder)}
     for path in sorted({*filter(None, files)} - finished.neighbours.at_path.keys()):
-        if named.search(library.text_if_readable(path) or ""):
+        text = library.text_if_readable(path) or ""
+        if stem in text and named.search(text):
             yield library.module(path)
 
 

@@ -53,7 +53,7 @@ def test_a_model_type_comes_before_a_folder_of_its_name(tmp_path, monkeypatch):
     for name, published in (("llama", 32), ("./llama", 3)):
         assert (len(load(name, ())[0].model.layers) == 3) is (name == "./llama")
         assert (
-            model_at_size(CountRequest(name, {}, None, 1, 8), torch.device("meta")).model.config.num_hidden_layers
+            model_at_size(CountRequest(name, {}, None, 1, 8), torch.device("meta"))[0].config.num_hidden_layers
             == published
         )
 
