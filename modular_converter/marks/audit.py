@@ -197,6 +197,8 @@ def unnested(text: str, levels: int) -> str:
 
 def _with_marks(formatted: DefinitionUnits, raw: DefinitionUnits) -> DefinitionUnits:
     """The formatted units with the marks above the units as they were."""
+    if len(formatted.body) != len(raw.body):  # isort makes two imports of one, in classes too
+        return formatted
     body = tuple(replace(new, marks=old.marks) for new, old in zip(formatted.body, raw.body))
     return replace(formatted, body=body)
 

@@ -4,6 +4,7 @@ in the modular file a finding stands.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,6 +71,15 @@ class FinishedConversion:
     def definitions(self) -> Sequence[EmittedDefinition]:
         """The definitions of all files, in the order of the files."""
         return [one for definitions in self.ordered.values() for one in definitions]
+
+    @cached_property
+    def imported_beside(self) -> Mapping[str, str]:
+        """The files of the package that the modular file imports from, but for its neighbours, in order, each with its text."""
+        resolver, folder = self.library.resolver, os.path.dirname(self.target.path)
+        modules = {one.module if one.module.strip(".") else one.dotted for one in self.target.module.imported.values()}
+        files = {resolver.file(one, folder) for one in modules if resolver.is_own(one, folder)}
+        paths = sorted({*filter(None, files)} - self.neighbours.at_path.keys())
+        return {path: self.library.text_if_readable(path) or "" for path in paths}
 
     @cached_property
     def heirs(self) -> Mapping[str, HeirOfNeighbour]:

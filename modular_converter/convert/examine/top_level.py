@@ -124,15 +124,11 @@ def _changes_by_others(renamed: RenamedNeighbour, finished: FinishedConversion) 
 
 def _importers_beside(renamed: RenamedNeighbour, finished: FinishedConversion) -> Iterator[Module]:
     """The modules of the package that the modular file imports from and that import a neighbour, but are none themselves."""
-    library, folder = finished.library, os.path.dirname(finished.target.path)
     stem = os.path.basename(renamed.neighbour.path).removesuffix(".py")
     named = re.compile(rf"^(?:from|import)\s.*\b{stem}\b", re.MULTILINE)
-    modules = {one.module if one.module.strip(".") else one.dotted for one in finished.target.module.imported.values()}
-    files = {library.resolver.file(one, folder) for one in modules if library.resolver.is_own(one, folder)}
-    for path in sorted({*filter(None, files)} - finished.neighbours.at_path.keys()):
-        text = library.text_if_readable(path) or ""
+    for path, text in finished.imported_beside.items():
         if stem in text and named.search(text):
-            yield library.module(path)
+            yield finished.library.module(path)
 
 
 def _leaves(heir: Statement, change: ClassChange, inherited: Set[str], parents: RenamedModule) -> bool | None:

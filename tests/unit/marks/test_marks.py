@@ -342,3 +342,16 @@ def test_a_file_is_looked_at_alone_with_the_settings_above_it(
     (library / "pyproject.toml").write_text('[tool.modular-converter]\nrequired-version = "0.0.1"\n')
     done = CliRunner().invoke(marks_command, [str(path)])
     assert done.exit_code == 2 and "MC116 this project requires" in done.stderr
+
+
+def test_a_method_of_ones_own_stays_where_a_formatter_makes_other_statements(tmp_path: Path) -> None:
+    options = "[tool.isort]\nforce_single_line = true\n"  # which makes two imports of one, in the body of a class too
+    formatters = '[tool.modular-converter]\nformatter = "none"\npost-format = ["isort"]\n'
+    (tmp_path / "pyproject.toml").write_text(formatters + options)
+    body = "    from math import cos, sin\n\n    def first(self, x):\n        return x + 1\n\n    {}def last(self, x):\n        return x{}\n"
+    write(tmp_path, "base", f"from torch import nn\n\n\nclass BaseLayer(nn.Module):\n{body.format('', '')}")
+    own = body.replace("x + 1", "x + 2").format("# Ignore copy\n    ", " * 7")
+    path = write(tmp_path, "new", copy_of(f"NewLayer(nn.Module):\n{own}", MARK.partition(",")[0]))
+    CliRunner().invoke(marks_command, [str(path), "--write"])
+    assert "    # Ignore copy\n    def last(self, x):\n        return x * 7\n" in path.read_text()
+    assert "return x + 1" in path.read_text()
