@@ -167,13 +167,27 @@ class KeptFacts:
     def find(self, model: str, old: ModelTree) -> tuple[OlderFacts, ModelFacts] | None:
         """The facts of a model, if all that they follow from is as it was."""
         with contextlib.suppress(*OTHER_FORM, zlib.error):  # of none, too
-            known = OlderFacts(*self._known[model])
-            if known.files == old.told_of(model) and are_read(known.reads, old):
-                text = zlib.decompressobj().decompress(base64.b64decode(known.facts), MOST_BYTES)
-                facts = facts_of_values(json.loads(text), os.path.dirname(old.models))
-                old.followed.update(map(str, known.followed))
-                return known, facts
+            known = self._record(model, old)
+            text = zlib.decompressobj().decompress(base64.b64decode(known.facts), MOST_BYTES)
+            facts = facts_of_values(json.loads(text), os.path.dirname(old.models))
+            old.followed.update(map(str, known.followed))
+            return known, facts
         return None
+
+    def unchanged(self, model: str, old: ModelTree, new: ModelTree) -> KnownModel | None:
+        """A model of which all that its facts follow from is the same in both trees."""
+        with contextlib.suppress(*OTHER_FORM):  # of none, too
+            files, reads, followed, _ = self._record(model, old)
+            if files == new.told_of(model) and are_read(reads, new):
+                return KnownModel((), reads, reads, frozenset(map(str, followed)))
+        return None
+
+    def _record(self, model: str, old: ModelTree) -> OlderFacts:
+        """Raises an error of `OTHER_FORM` where nothing is kept that holds."""
+        known = OlderFacts(*self._known[model])
+        if known.files != old.told_of(model) or not are_read(known.reads, old):
+            raise KeyError(model)
+        return known
 
     def store(self, made: Mapping[str, KnownModel], old: ModelTree) -> None:
         """Remember the facts that were made."""

@@ -60,11 +60,12 @@ def newer_tree(
     settings = settings.with_any_formatter
     texts: dict[str, str] = {}
     failures: list[Finding] = []
-    if edits.read:
+    if edits.read or edits.callers:
         library = Library(settings)
         required = {one: required_files(one, library) for one in paths if library.module_if_readable(one)}
-        reached = affected(edits.read, paths, library, required, answers.get)
-        stale = Readings(required, edits.read, edits.before, library)
+        reached = affected(edits.read, paths, library, required, answers.get) if edits.read else ()
+        stale = Readings(required, edits.read, edits.before, library, edits.callers)
+        reached = sorted(edits.callers.union(reached))
         for one in find_conversions(reached, settings, cache, stale=stale).made.values():
             texts |= one.files
             beyond = (path for path in one.reads if not is_below(path, os.path.dirname(models)))
@@ -80,8 +81,10 @@ class _Outside(NamedTuple):
     """A text as a comparison reads it, whatever the bodies of methods are that it does not follow, and whole functions."""
 
     text: str
-    methods: frozenset[str]
-    """The names of those methods and functions, and marks of the classes whose methods are left out with their parameters."""
+    bodies: Mapping[tuple[str, str], str]
+    """Class and method, or "" and function -> what is left out of it."""
+    marks: frozenset[str]
+    """Of the classes whose methods are left out with their parameters."""
 
 
 class Edits(NamedTuple):
@@ -97,6 +100,8 @@ class Edits(NamedTuple):
     """
     before: Mapping[str, str] = {}
     """The texts at the commit of the files in `read` that were there."""
+    callers: frozenset[str] = frozenset()
+    """The modular files that may be no longer convertible by an edit of a body that a comparison does not read."""
 
     def is_read(self, followed: Collection[str]) -> bool:
         """Whether what a comparison has followed and told of is among what counted as not read."""
@@ -118,7 +123,7 @@ def edits_since(ref: str, package: str, untold: UntoldMethods) -> Edits:
     older: dict[str, bytes] = {}
     with contextlib.suppress(GitError):  # then all of them count as read
         older.update(zip(blobs, repository.contents([*blobs.values()])))
-    before, unread, methods = {}, {}, set[str]()
+    before, unread, methods, callers = {}, {}, set[str](), set[str]()
     for path, content in older.items():
         try:
             before[path] = old = text_of_content(path, content)
@@ -132,13 +137,16 @@ def edits_since(ref: str, package: str, untold: UntoldMethods) -> Edits:
             continue
         if sides[0].text == sides[1].text:
             unread[path] = old
-            methods |= sides[0].methods
+            methods |= {name for _, name in sides[0].bodies} | sides[0].marks
+            differing = (one for one, _ in sides[0].bodies.items() ^ sides[1].bodies.items())
+            callers.update(*(untold.callers(*one) for one in {*differing} if one[0]))
     places = {path: os.path.join(package, os.path.relpath(path, real)) for path in changed}
     return Edits(
         frozenset(place for path, place in places.items() if path not in unread),
         {places[path]: text for path, text in unread.items()},
         frozenset(methods),
         {places[path]: text for path, text in before.items() if path not in unread},
+        frozenset(callers),
     )
 
 
@@ -150,16 +158,18 @@ def _outside(text: str, followed: Collection[str], word: str, marks: Callable[[s
         marks: those of a class, see `UntoldMethods.marks`.
     """
     lines = text.split("\n")
-    methods = set[str]()
+    bodies, found = dict[tuple[str, str], str](), set[str]()
     for owner, node in functions_of(parse(text)):
         named = caseless(node.name)
         if node.name not in followed and word not in named and (body := _body(node)):
             untold = marks(owner) if owner else frozenset()
             first = body[0].lineno if owner and not untold else node.lineno
             last = body[-1].end_lineno or 0
+            key = owner, node.name  # also of a getter and its setter
+            bodies[key] = "\n".join([bodies.get(key, ""), *lines[first - 1 : last]])
             lines[first - 1 : last] = [" ".join((node.name, *_summary(node))), *[""] * (last - first)]
-            methods |= {node.name, *untold}
-    return _Outside("\n".join(line for line in lines if line.strip()), frozenset(methods))
+            found |= untold
+    return _Outside("\n".join(line for line in lines if line.strip()), bodies, frozenset(found))
 
 
 def _body(node: Function) -> list[ast.stmt]:

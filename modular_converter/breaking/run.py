@@ -163,6 +163,8 @@ def _of_models(
 
 
 def _of_model(model: str, old: ModelTree, new: ModelTree, kept: KeptFacts) -> KnownModel:
+    if (same := kept.unchanged(model, old, new)) is not None:
+        return same
     moved = _moved_to(model, old, new) if _is_gone(model, old, new) else ""
     facts = new.facts(moved or model)
     place = CodePlace(facts.init, 1)

@@ -1,11 +1,13 @@
 """The methods whose parameters nobody is told of: those of classes that no model exports, neither by themselves nor as a base,
-in the file itself or in an heir.
+in the file itself or in an heir; and the heirs that say something about the body of a parent's method.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from modular_converter.breaking.facts import ModelFacts
@@ -15,6 +17,8 @@ from modular_converter.model.module import Role
 
 
 _COPIED = "copied as "
+_REMOVAL = r"\bAttributeError\b|\bdel self\.|^ +(?:def |\)).*:\n +raise "
+"""What takes an attribute or a method away that a parent's method may read."""
 
 
 def told_classes(facts: ModelFacts, *, is_heir: bool) -> Iterator[str]:
@@ -68,9 +72,32 @@ class UntoldMethods:
                 found.setdefault(name.rpartition(".")[2], set()).update(statement.names_bound)
         return found
 
+    @cached_property
+    def _classes(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """Name of a class -> the modular files that define such a class, and its text in each."""
+        found = defaultdict(list)
+        for module in filter(None, map(self._library.module_if_readable, self._paths)):
+            for one in module.statements:
+                for name in one.names_bound if one.role is Role.CLASS else ():
+                    found[name].append((module.path, one.text))
+        return found
+
+    def callers(self, cls: str, method: str) -> frozenset[str]:
+        """The modular files whose conversion depends on the body of a method of a class: those with an heir that calls on it,
+        or takes attributes away, and with the classes between.
+        """
+        asks = re.compile(rf"\.{re.escape(method)}\b|{_REMOVAL}", re.MULTILINE)
+        names = reached([cls], self._below) - {cls}
+        asking = {one for one in names if any(asks.search(text) for _, text in self._classes.get(one, ()))}
+        between = (one for one in names if not asking.isdisjoint(reached([one], self._below))) if asking else ()
+        return frozenset(path for one in between for path, _ in self._classes.get(one, ()))
+
+    def _below(self, name: str) -> Collection[str]:
+        return self._heirs.get(name, ())
+
     def marks(self, path: str, cls: str) -> frozenset[str]:
         """The marks of a class of a file and its heirs if none of them is told of, else none."""
-        names = reached([cls], lambda one: self._heirs.get(one, ()))
+        names = reached([cls], self._below)
         word, key = caseless(os.path.basename(os.path.dirname(path))), caseless(cls)
         marks = frozenset({_COPIED + (key.removeprefix(word) or key), *map(_mark, names)})
         return frozenset() if any(is_told(one, self.followed) for one in marks) else marks

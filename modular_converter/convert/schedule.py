@@ -281,7 +281,12 @@ class Readings:
     """What modular files read of their neighbours. Where that is not certain, they read everything."""
 
     def __init__(
-        self, required: Mapping[str, frozenset[str]], edited: Set[str], before: Mapping[str, str], disk: Library
+        self,
+        required: Mapping[str, frozenset[str]],
+        edited: Set[str],
+        before: Mapping[str, str],
+        disk: Library,
+        asked: Set[str] = frozenset(),
     ) -> None:
         """
         Args:
@@ -289,8 +294,10 @@ class Readings:
             edited: the files that have been edited.
             before: edited file -> its text before. The generated files on disk were made when it was so.
             disk: it reads the files on disk.
+            asked: modular files of which nothing is known.
         """
         self.required, self._edited, self._before, self._disk = required, edited, before, disk
+        self._asked = asked
         self._older = Library(disk.settings, dict(before))
         self._heirs: dict[str, _Heir | None] = {}
         self._differences: dict[tuple[str, str], _Difference | None] = {}
@@ -307,7 +314,8 @@ class Readings:
             if path not in self.required or os.path.dirname(path) in folders:
                 continue
             self._heirs[path] = self._read_heir(path)
-            if any(self.concerns(self._disk, path, one) for one in self.required[path] & self._edited):
+            edited = self.required[path] & self._edited
+            if path in self._asked or any(self.concerns(self._disk, path, one) for one in edited):
                 self._heirs[path] = None
         return {
             path: Conversion(path, {}, requires=self.required[path])

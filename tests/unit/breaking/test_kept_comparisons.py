@@ -417,6 +417,27 @@ def test_an_edit_that_nothing_reads_converts_no_heir(
     assert [Path(one).name for one in reached] == ["modular_gemma.py", "modular_phi.py"]
 
 
+def test_heirs_that_an_edit_of_a_body_leaves_unconvertible_are_told(tmp_path: Path) -> None:
+    zoo, cache = committed(tmp_path / "edited"), tmp_path / "cache"
+    heir, path = zoo / "models/gemma/modular_gemma.py", zoo / "models/llama/modeling_llama.py"
+    body = "    def run(self):\n        made = super().run()\n        return made, size\n"
+    heir.write_text(
+        heir.read_text().replace("class GemmaHead(LlamaHead):\n    pass\n", f"class GemmaHead(LlamaHead):\n{body}")
+    )
+    path.write_text(UNSIZED.replace("        return self.make()\n", "        size = 1\n        return self.make()\n"))
+    convert(zoo)
+    commit(zoo.parent)
+    assert compared(zoo, Path("HEAD"), cache).findings == []
+    for text in (
+        UNSIZED,
+        UNSIZED.replace("        return self.make()\n", "        more = 1\n        return self.make()\n"),
+    ):
+        path.write_text(text)
+        first, again, fresh = (compared(zoo, Path("HEAD"), one) for one in (cache, cache, None))
+        assert first == again == fresh
+        assert [(one.code, Path(one.location.path).name) for one in first.findings] == [("MC313", "modular_gemma.py")]
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     zoo = committed(tmp_path / "edited")
@@ -572,6 +593,19 @@ def test_a_damaged_answer_counts_as_absent(harm: str, published: Path, tmp_path:
     written = body[:-9] if harm == "half" else json.dumps({} if harm == "none" else values).encode()
     store.write_entry(str(cache), entry.stem, written)
     assert compared(zoo, published, cache) == fresh
+
+
+def test_models_that_are_as_before_again_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    zoo, cache = committed(tmp_path / "edited"), tmp_path / "cache"
+    path = zoo / "models/llama/modeling_llama.py"
+    before = compared(zoo, Path("HEAD"), cache)
+    path.write_text(UNSIZED.replace("self.o_proj", "self.out_proj"))
+    assert compared(zoo, Path("HEAD"), cache).findings
+    path.write_text(UNSIZED)
+    read: list[str] = []
+    really = ModelTree.facts
+    monkeypatch.setattr(ModelTree, "facts", lambda self, one: read.append(one) or really(self, one))
+    assert (compared(zoo, Path("HEAD"), cache), read) == (before, [])
 
 
 @pytest.mark.parametrize("harm", ["", "text", "shape", "files"])
