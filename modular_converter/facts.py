@@ -122,6 +122,8 @@ class ClassFacts(_Parsed):
     line: int
     """The line of the modular file that `text` begins on, from 1."""
     parent: Parent | None = None
+    is_parent: bool = False
+    """Whether it stands for that parent, beside the heir."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,13 @@ class Facts:
     @cached_property
     def heirs(self) -> tuple[tuple[ClassFacts, Parent], ...]:
         """The classes that inherit from a class of a neighbour, each with its parent."""
-        return tuple((one, one.parent) for one in self.classes.values() if one.parent is not None)
+        classes = self.classes.values()
+        return tuple((one, one.parent) for one in classes if one.parent is not None and not one.is_parent)
+
+    @cached_property
+    def parents_apart(self) -> tuple[tuple[ClassFacts, Parent], ...]:
+        """The classes that stand for a parent, beside its heir, each with the parent."""
+        return tuple((one, one.parent) for one in self.classes.values() if one.parent is not None and one.is_parent)
 
     @cached_property
     def generated(self) -> Mapping[str, GeneratedDefinition]:
@@ -267,6 +275,8 @@ class Surroundings:
     """
     stays_generic: bool = False
     """Whether other code of the parent's file gives it type arguments, for which the heir then stands."""
+    is_parent: bool = False
+    """Whether the class stands for its parent, beside the heir."""
     is_set_above: Callable[[str, str], bool] = lambda method, attribute: False
     """Tells whether a method of this name, in an ancestor of the parent, sets an attribute of this name."""
     binds: Callable[[str], frozenset[str] | None] = lambda base: None

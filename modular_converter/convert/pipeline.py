@@ -8,7 +8,6 @@ below.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import os
@@ -55,9 +54,7 @@ def convert(path: str, library: Library) -> Conversion:
     """
     seen = library.observations
     try:
-        finished = first_steps(path, library)
-        files = assemble(finished.neighbours, finished.collection, library)
-        findings = _findings(finished, files)
+        finished, files, findings = _converted(path, library)
     except ConversionError as error:
         return Conversion(path, {}, error.findings, reads=seen.reads)
     if any(finding.is_error for finding in findings):
@@ -76,21 +73,41 @@ def first_steps(path: str, library: Library) -> FinishedConversion:
 
     Raises `ConversionError` with the faults of the input.
     """
+    return _converted(path, library)[0]
+
+
+_Converted = tuple[FinishedConversion, Mapping[str, str], tuple[Finding, ...]]
+"""A conversion with its texts and its findings."""
+
+
+def _converted(path: str, library: Library) -> _Converted:
+    """The conversion in which each heir is one class with its parent, or two where that has an error that two do not have."""
     resolution = resolve_imports(open_target(path, library), library)
-    try:
-        return _merged(resolution, library)
-    except ConversionError as error:
-        apart = with_parents_apart(resolution, error.findings, library.settings)
-        if apart is not resolution:
-            with contextlib.suppress(ConversionError):
-                return _merged(apart, library)
-        raise
+    first: _Converted | ConversionError | None = None
+    while True:  # each time with more parents apart
+        try:
+            found: _Converted | ConversionError = _merged(resolution, library)
+        except ConversionError as error:
+            found = error
+        findings = found.findings if isinstance(found, ConversionError) else found[2]
+        errors = [one for one in findings if one.is_error]
+        first = first or found
+        apart = with_parents_apart(resolution, errors, library.settings)
+        if not errors or apart is resolution:
+            break
+        resolution = apart
+    found = first if errors else found
+    if isinstance(found, ConversionError):
+        raise found
+    return found
 
 
-def _merged(resolution: ResolvedImports, library: Library) -> FinishedConversion:
+def _merged(resolution: ResolvedImports, library: Library) -> _Converted:
     neighbours = rename_neighbours(with_heirs_asked_for(resolution), library)
     classes = build_classes(neighbours, library)
-    return FinishedConversion(neighbours, classes, collect_definitions(neighbours, classes, library), library)
+    finished = FinishedConversion(neighbours, classes, collect_definitions(neighbours, classes, library), library)
+    files = assemble(neighbours, finished.collection, library)
+    return finished, files, _findings(finished, files)
 
 
 def _findings(finished: FinishedConversion, texts: Mapping[str, str]) -> tuple[Finding, ...]:
@@ -181,7 +198,8 @@ def _class(built: BuiltClass, finished: FinishedConversion, seen: Mapping[str, N
     facts = seen[heir.source]
     asked = asked_prefix(built.name, original, finished.target.cased, facts.cased)
     parent = Parent(heir.base, original, built.parent.name, built.parent.text, facts, above, asked)
-    return ClassFacts(built.name, statement.text, statement.line, parent)
+    is_apart = built.name in finished.neighbours.resolution.apart
+    return ClassFacts(built.name, statement.text, statement.line, parent, is_apart)
 
 
 def _grandparents(name: str, renamed: RenamedNeighbour, library: Library) -> Iterator[ImportedName]:

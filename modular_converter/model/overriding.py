@@ -55,16 +55,6 @@ def metaclass_of(node: ast.ClassDef) -> str:
     return next((ast.unparse(one.value) for one in node.keywords if one.arg == METACLASS), "type")
 
 
-def slots_of(node: ast.stmt) -> list[str] | None:
-    """The names in `__slots__ = ("a", "b")`; None for slots that are given otherwise, and for other statements."""
-    if not isinstance(node, ast.Assign) or [*map(ast.unparse, node.targets)] != [SLOTS]:
-        return None
-    value = node.value
-    parts = value.elts if isinstance(value, (ast.Tuple, ast.List, ast.Set)) else [value]
-    names = [one.value for one in parts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    return names if len(names) == len(parts) else None
-
-
 def inherited_decorators(
     function: Function, parent: Function, added: AddedDecorators = NOTHING_ADDED
 ) -> list[ast.expr]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,9 @@ from modular_converter.model.bindings import (
     EVERYTHING,
     FUNCTIONS,
     Function,
+    ScopeKind,
     attributes_set,
+    bindings_in,
     bindings_of,
     own_nodes,
     parameters_of,
@@ -40,7 +43,6 @@ from modular_converter.model.overriding import (
     SLOTS,
     first_parameter,
     metaclass_of,
-    slots_of,
 )
 from modular_converter.model.resolver import is_plain_metaclass
 from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed, not_mergeable
@@ -66,32 +68,18 @@ CLASS_MADE_OTHERWISE = Rule(
 
 def compare_class_made_otherwise(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find what Python does once where it makes one class, and otherwise where it makes two."""
-    checks = (_making, _named_tuple, _protocol, _total)
+    checks = (_slots, _making, _named_tuple, _protocol, _total)
     found = itertools.chain.from_iterable(check(classes.child, classes.parent) for check in checks)
     if (reason := _made_by(classes.parent.node)) and classes.around.makes_otherwise(metaclass_of(classes.parent.node)):
         yield Obstacle(classes.child.node, METACLASS, reason, WRITE_OUT).finding(CLASS_MADE_OTHERWISE)
-    yield from (one.finding(CLASS_MADE_OTHERWISE) for one in (*_slots(classes), *found, *_header(classes)))
+    yield from (one.finding(CLASS_MADE_OTHERWISE) for one in (*found, *_header(classes)))
 
 
-def _slots(classes: TwoClasses) -> Iterator[Obstacle]:
-    """Slots that cannot be those of both classes: not names, read by code, or beside a class attribute of their name."""
-    members = (*classes.child.members, *classes.parent.members)
-    found = [(one, slots_of(one.node)) for one in members if SLOTS in one.binds]
-    names = {name for _, slots in found for name in slots or ()} if len(found) > 1 else set[str]()
-    reasons = {
-        "with inheritance those of the two classes add up, but they are not written as names": (
-            one for one, slots in found if slots is None
-        ),
-        "with inheritance it has the slots of one class alone": (
-            one for one in members if found and SLOTS in one.text and SLOTS not in one.binds
-        ),
-        "a class with slots cannot have an attribute with the name of one": (
-            one for one in members if one.binds & names
-        ),
-    }
-    for reason, where in reasons.items():
-        for one in where:
-            yield Obstacle(one.node if one.is_own else classes.child.node, SLOTS, reason, WRITE_OUT)
+def _slots(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
+    """Slots, which Python counts for each class alone, as it does that there are none."""
+    if SLOTS in child.binds | parent.binds:
+        reason = "with inheritance each class has its own, and instances a dictionary where one of the two has none"
+        yield Obstacle(child.node, SLOTS, reason, WRITE_OUT)
 
 
 def _making(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
@@ -205,6 +193,66 @@ def check_class_made_otherwise(facts: Facts) -> Iterator[Finding]:
         for subject, reason in dict.fromkeys(made):
             if reason:
                 yield not_mergeable(CLASS_MADE_OTHERWISE, facts.at_class(heir), subject, reason, WRITE_OUT)
+    for one, parent in facts.parents_apart:
+        for by, path in _entered_again(facts, one, parent):
+            reason = f"it changes `{path}` of another file, once more for a class that stands for the parent"
+            yield not_mergeable(CLASS_MADE_OTHERWISE, facts.at_class(one), by, reason, WRITE_OUT)
+
+
+def _entered_again(facts: Facts, one: ClassFacts, parent: Parent) -> Iterator[tuple[str, str]]:
+    """What other files hold, and what the making of a parent changes there, which happens in its own file already: each path
+    with the decorator, descriptor, base or metaclass.
+    """
+    here = {*parent.neighbour.definitions, *facts.generated}
+    for maker in (*_decorators(facts, one, parent), *_descriptors(facts, one, parent)):
+        is_beside = here.isdisjoint((maker.by.partition(".")[0], maker.made_by.partition(".")[0]))
+        yield from (
+            (maker.by, path) for path in changed_outside(maker) if is_beside or path.partition(".")[0] not in here
+        )
+    elsewhere = [(by, class_node(text)) for by, text in facts.makers_of(parent)]
+    yield from ((by, metaclass_of(node)) for by, node in elsewhere if by == METACLASS)
+    above = [members.node for members in facts.lineage(one.name)]
+    named = (metaclass for metaclass in map(metaclass_of, above) if not is_plain_metaclass(metaclass))
+    yield from ((METACLASS, one) for one in named if one not in facts.generated)
+    metaclasses = [facts.generated[name].members for name in map(metaclass_of, above) if name in facts.generated]
+    hooks = [*_hooks([*above, *(node for by, node in elsewhere if by == INIT_SUBCLASS)])]
+    for hook in (*hooks, *(each.node for members in metaclasses for each in members.methods)):
+        paths = changed_outside(Maker(hook.name, hook, first_parameter(hook), of_parent=True, of_heir=False))
+        yield from ((hook.name, path) for path in paths if path.partition(".")[0] not in here)
+
+
+def entered_as_heir(facts: Facts) -> Iterator[tuple[str, str]]:
+    """The heirs whose parent stands beside them and is entered under their own name, since renaming made one of both; each with
+    the decorator.
+    """
+    for one, parent in facts.parents_apart:
+        calls = (node for node in parent.members.node.decorator_list if isinstance(node, ast.Call))
+        theirs = {decorator_path(node): ast.unparse(node) for node in calls}
+        entering = [
+            maker.by for maker in _decorators(facts, one, parent) if maker.by in theirs and changed_outside(maker)
+        ]
+        for heir in (each for each in facts.classes.values() if entering and one.name in each.members.base_names):
+            own = {*map(ast.unparse, heir.members.node.decorator_list)}
+            yield from ((heir.name, by) for by in entering if theirs[by] in own)
+
+
+def changed_outside(maker: Maker) -> list[str]:
+    """The paths of its module, or of an object there whose method it is, that the maker of a class changes; a function that it
+    hands the class to is one.
+    """
+    function, found = maker.function, set[str]()
+    functions = (one for one in bindings_of(parse(maker.around)).everywhere if one.kind is ScopeKind.FUNCTION)
+    captured = frozenset[str]().union(*(one.local for one in functions))
+    for one, holder in ((function, maker.holder), *_handed_on(function, maker.holder, maker.beside)):
+        scope = bindings_in(one)
+        names = scope.module_names - captured.union(dir(builtins))
+        names |= {*parameters_of(one)} - {holder} if "." in maker.by else set()
+        paths = frozenset[str]().union(*(each.effects.writes for each in scope.everywhere))
+        found.update(path for path in paths if path.partition(".")[0] in names)
+        calls = (each for each in walk(one) if isinstance(each, ast.Call) and not maker.beside)
+        given = (each for each in calls if holder in {*map(dotted, each.args)} and maker.is_descriptor)
+        found.update(name for each in given if (name := dotted(each.func)) and name.partition(".")[0] in names)
+    return sorted(found)
 
 
 def _hooks(above: Sequence[ast.ClassDef]) -> Iterator[Function]:
@@ -270,6 +318,10 @@ class Maker(NamedTuple):
     """Whether the generated class is without it."""
     beside: tuple[str, ...] = ()
     """The functions of its module that it uses."""
+    around: str = ""
+    """The definition that it stands in, where that is another one, as text."""
+    made_by: str = ""
+    """Of a descriptor: its class, as the class names it."""
 
     @property
     def is_descriptor(self) -> bool:
@@ -311,7 +363,7 @@ def _decorators(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Make
         named = (facts.texts_of(one, None if path in own else parent, "") for one in (path, holder) if one)
         texts = next(filter(None, map(tuple, named)), ())
         for function, parameter in _getting_class(texts, method, is_factory=isinstance(node, ast.Call)):
-            yield Maker(path, function, parameter, path in theirs, is_own, is_lost, texts[1:])
+            yield Maker(path, function, parameter, path in theirs, is_own, is_lost, texts[1:], texts[0])
 
 
 _Taker = tuple[Function | ast.Lambda, str]
@@ -365,7 +417,7 @@ def _descriptors(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Mak
             is_again = name in both and not is_own
             for text in facts.texts_of(path, None if is_own else parent, SET_NAME) if path else ():
                 for function, holder in _method(class_node(text), SET_NAME) if SET_NAME in text else ():
-                    yield Maker(name, function, holder, not is_own, is_own or is_again, is_again)
+                    yield Maker(name, function, holder, not is_own, is_own or is_again, is_again, made_by=path)
 
 
 @functools.lru_cache(maxsize=256)  # see `_getting_class`
@@ -449,6 +501,9 @@ def changes_of_makers(facts: Facts) -> Mapping[str, Sequence[tuple[str, str, boo
 def changed_by(maker: Maker, heir: Members) -> tuple[str, str]:
     """The attribute of a class that a decorator or descriptor would set or read otherwise, and how; two "" for none."""
     sets, again, reads, keeps = handling_of(maker.function, maker.holder, maker.beside)
+    is_taken = maker.of_parent and (maker.is_descriptor or not (maker.of_heir or maker.is_lost))
+    if is_taken and (paths := changed_outside(maker)):
+        return paths[0], f"it changes `{paths[0]}` for the parent, but in the generated class for yours"
     if maker.is_lost:
         lost = min(sets, default="")
         reason = f"it sets `{lost}` for the parent too, but in the generated class yours takes its place"

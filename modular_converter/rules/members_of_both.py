@@ -34,7 +34,7 @@ from modular_converter.model.overriding import (
     method_key,
 )
 from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed
-from modular_converter.rules.made_classes import changes_of_makers
+from modular_converter.rules.made_classes import changes_of_makers, entered_as_heir
 
 
 if TYPE_CHECKING:
@@ -76,6 +76,10 @@ def check_class_decorators(facts: Facts) -> Iterator[Finding]:
         for by, reason in dict.fromkeys((by, reason) for by, reason, is_error in found if not is_error):
             message = f"`{by}` counts otherwise than for two classes: {reason}"
             yield CLASS_DECORATORS.finding(facts.at_class(facts.classes[heir]), message, help=cure)
+    for name, by in entered_as_heir(facts):
+        message = f"renaming gives the parent of `{name}` the same `@{by}`, which enters both under one name"
+        cure = "Give yours another name; or silence this finding, if nothing looks for the parent there."
+        yield CLASS_DECORATORS.finding(facts.at_class(facts.classes[name]), message, help=cure)
 
 
 def _dataclasses(child: ClassBlock, parent: ClassBlock) -> Iterator[tuple[str, str]]:

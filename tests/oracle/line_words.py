@@ -40,9 +40,13 @@ def made_by_itself(text: str) -> set[int]:
 
 
 def _may_be_new(word: str, there: Counter[str]) -> bool:
-    """Whether a word is the converter's own, or a name behind a longer prefix: `@VisionMLP` for `@MLP`."""
-    prefixed = (one for one in there if one.startswith("@"))
-    return word in MAY_DIFFER or (word.startswith("@") and any(word.endswith(one[1:]) for one in prefixed))
+    """Whether a word is the converter's own, or a name behind a longer prefix: `@VisionMLP` for `@MLP`, or that of a parent which
+    stands beside its heir: `@MLPBase`.
+    """
+    prefixed = [one for one in there if one.startswith("@")]
+    names = (word, word.replace("Base", "", 1))
+    is_longer = word.startswith("@") and any(name.endswith(one[1:]) for one in prefixed for name in names)
+    return word in MAY_DIFFER or names[1] in there or is_longer
 
 
 def _comments(text: str) -> Iterator[int]:

@@ -150,8 +150,9 @@ def _entries_displaced(
     modular file take the place of; each with the name of that definition.
     """
     rename, path = renamed.definitions.renamer.name, renamed.neighbour.path
+    apart = {finished.heirs[name].parent.name for name in finished.neighbours.resolution.apart}
     for holder, names in renamed.neighbour.module.registered.items():
-        for name in sorted(names) if rename(holder) in copied else ():
+        for name in sorted(names - apart) if rename(holder) in copied else ():
             emitted = (one for one in finished.definitions if one.name == rename(name))
             if any(one.origin.path != path and one.origin.how != "merged" for one in emitted):
                 yield holder, renamed.neighbour.module.definitions[name]

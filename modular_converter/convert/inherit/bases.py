@@ -18,14 +18,12 @@ from modular_converter.model.bindings import Function
 from modular_converter.model.class_blocks import INDENT, ClassBlock, ClassSpan, Member
 from modular_converter.model.nodes import decorated_by, parse
 from modular_converter.model.overriding import (
-    SLOTS,
     AddedDecorators,
     inherited_decorators,
     is_property,
     is_raising_stub,
     is_removal,
     method_key,
-    slots_of,
 )
 from modular_converter.settings.values import Settings
 
@@ -244,8 +242,8 @@ class _Merger:
     def __init__(self, merge: ClassMerge, override: Callable[[Member, Member, ClassMerge], Member]) -> None:
         self.merge, self.override = merge, override
         child, parent = merge.classes.child, merge.classes.parent
-        self.own = _effective(_counting(child, parent))
-        self.inherited = _effective(_counting(parent, child))
+        self.own = _effective([one for one in child.members if not one.carries_nothing])
+        self.inherited = _effective([one for one in parent.members if not one.carries_nothing])
         self.gone = _replaced(self.own, self.inherited, merge.around.added)
         self.methods = {method_key(member.function): member for member in self.inherited if member.is_function}
         self.attributes: dict[str, tuple[int, Member]] = {}
@@ -324,14 +322,6 @@ class _Merger:
             everything, key=lambda one: one.is_function and one.function.name != "_generate_next_value_"
         )
         return in_legal_order(preferred, everything, self.placed)
-
-
-def _counting(block: ClassBlock, other: ClassBlock) -> list[Member]:
-    """The members of one of two classes that carry something. Slots of one class alone forbid nothing: an instance has a
-    dictionary, too.
-    """
-    carrying = (member for member in block.members if not member.carries_nothing)
-    return [member for member in carrying if SLOTS not in member.binds or SLOTS in other.binds]
 
 
 def _effective(members: list[Member]) -> list[Member]:
@@ -420,16 +410,13 @@ def _is_overridden(
 
 
 def _completed(member: Member, place: Member, alone: bool) -> Member:
-    """An attribute with the parts that it takes from the parent's: the documentation below it, the value of a bare
-    annotation, its slots. `alone` means that no other statement of the child binds its name.
+    """An attribute with the parts that it takes from the parent's: the documentation below it, and the value of a
+    bare annotation. `alone` means that no other statement of the child binds its name.
     """
     node, value = member.node, getattr(place.node, "value", None)
     text = member.text
     if isinstance(node, ast.AnnAssign) and _is_bare(member) and alone and value is not None and place.is_attribute:
         text = f"{INDENT}{ast.unparse(node.target)}: {ast.unparse(node.annotation)} = {ast.unparse(value)}\n"
-    if SLOTS in member.binds:
-        names = dict.fromkeys([*(slots_of(place.node) or ()), *(slots_of(node) or ())])
-        text = f"{INDENT}{SLOTS} = {tuple(names)}\n"
     span = ClassSpan(text, (*member.text_span.sources, *place.text_span.sources))
     below = (member if member.documentation else place).documentation_span
     return replace(member, text=text, documentation=below.text, merged=(member.lead_span, span, below))

@@ -20,7 +20,6 @@ from modular_converter.convert.inherit.inherited_members import (
     with_inherited_members,
     with_private_members,
     with_super_calls,
-    with_written_super,
 )
 from modular_converter.convert.inherit.override import merge_override
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
@@ -104,12 +103,15 @@ def merge_class(
     around = around or Surroundings(AddedDecorators(settings.added_decorators))
     child = parse_class(child_text)
     parent_base = next((one for one in child.bases if one.partition("[")[0] == parent_base), parent_base)
+    if around.is_parent:
+        text = rename_in_code(parent_text, parent_name, child.node.name)
+        return Merged((taken(text.rstrip("\n") + "\n", False, 1),))
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_class(parent_text, is_own=False)
     bases = merge_bases(child, parent, parent_base, around.ancestors, settings.implied_bases, around.stays_generic)
     child_text, private = with_inherited_members(
-        with_written_super(child_text, parent),
+        child_text,
         parent,
         parent_base.partition("[")[0],
         lambda name: any(around.may_reach(base, name) for base in bases) or around.gives_in_front(name),
@@ -233,6 +235,11 @@ def rename_class(text: str, old: str, new: str, names: ModelNames) -> str:
         renamer = replace(renamer, old_cased=old_stem)
         spans = [token[1:3] for token in lexer.tokens(text) if token.kind != "template"]
         text = lexer.replace_spans(text, [(*span, renamer.between(text, *span)) for span in spans])
+    return rename_in_code(text, old, new)
+
+
+def rename_in_code(text: str, old: str, new: str) -> str:
+    """A text with another word for one in its code."""
     found = re.finditer(rf"\b{re.escape(old)}\b", lexer.code_only(text))
     return lexer.replace_spans(text, ((*match.span(), new) for match in found))
 
@@ -279,7 +286,7 @@ def merge_once(
     above = {base: around.ancestors[base] for base in child.bases if base in around.ancestors}
     classes = (child.text, parent.text, parent.name, parent_base, names, settings)
     mappings = (frozenset(some.items()) for some in (above, around.siblings, around.in_front))
-    known = _known_merges(classes, named, around.added, around.stays_generic, *mappings)
+    known = _known_merges(classes, named, around.added, around.stays_generic, around.is_parent, *mappings)
     for merge in known:
         if all(getattr(around, question)(*asked) == answer for (question, asked), answer in merge.answers.items()):
             return merge.merged
@@ -371,6 +378,7 @@ def _merge(
         ancestors,
         _in_front(statement, base, siblings, neighbours, library),
         _stays_generic(statement, base, definitions.original(parent_name).name, definitions.module),
+        statement.name in neighbours.resolution.apart,
         classes.is_set_above,
         classes.bound_in,
         classes.hook_sets_attributes,

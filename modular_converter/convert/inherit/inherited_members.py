@@ -48,15 +48,11 @@ from modular_converter.model.class_blocks import (
     taken,
 )
 from modular_converter.model.nodes import (
-    BY_NAME,
     children,
     decorated_by,
     decorators_of,
     dotted,
-    is_super,
-    named_values,
     parse,
-    sought_by_name,
     super_attribute,
     walk,
     walk_until,
@@ -88,10 +84,6 @@ def _marks(function: Function) -> set[str]:
 
 def _is_cached(function: Function) -> bool:
     return any(one.endswith(CACHED) for one in decorators_of(function))
-
-
-_PLAIN_VALUES = (ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict)
-_SUPER_AS_VALUE = re.compile(r"\bsuper\s*\([^()]*\)(?!\s*\.)")
 
 
 class _Call(NamedTuple):
@@ -141,63 +133,6 @@ def with_inherited_members(
             start = name.end_column - len(call.node.attr) - (0 if call.owner else len("."))
             edits += (edit_of(call.node.value, text, call.owner), name._replace(line=name.end_line, column=start))
     return apply_edits(text, edits), names
-
-
-def with_written_super(text: str, parent: ClassBlock) -> str:
-    """The child's text with `super().f` for `up.f` behind `up = super()`, and for `getattr(super(), "f", None)` of a method or a
-    plain value that the parent has, where `hasattr(super(), "f")` is True.
-    """
-    if not _SUPER_AS_VALUE.search(text):
-        return text
-    node = class_node(text)
-    named = [edit for one in node.body if isinstance(one, Function) for edit in _named_super(one, node.name, text)]
-    text = apply_edits(text, named)
-    methods = (one.function for one in parent.members if one.is_function)
-    sure = {one.name for one in methods if CLASS_LEVEL.issuperset(_marks(one) - {"abstractmethod"})}
-    binders = Counter(name for one in parent.members for name in one.binds)
-    values = named_values(one.node for one in parent.members)
-    sure |= {name for name, value in values if isinstance(value, _PLAIN_VALUES) and binders[name] == 1}
-    edits: list[Edit] = []
-    for call in walk(class_node(text)):
-        if not isinstance(call, ast.Call) or (found := sought_by_name(call)) is None:
-            continue
-        (owner, name), other = found, call.args[2:]
-        is_there = name in sure and all(map(_does_nothing, other))
-        if dotted(call.func) == "hasattr":
-            edits += [edit_of(call, text, "True")] if name in sure else []
-        elif dotted(call.func) == "getattr" and (is_there or not other):
-            edits.append(edit_of(call, text, f"{ast.unparse(owner)}.{name}"))
-    return apply_edits(text, edits)
-
-
-def _does_nothing(node: ast.AST) -> bool:
-    """Whether an expression may be left out: a name, a constant, a function, or a collection of such."""
-    is_collection = isinstance(node, _PLAIN_VALUES) and all(map(_does_nothing, children(node)))
-    return is_collection or isinstance(node, (ast.Name, ast.Lambda))
-
-
-def _named_super(method: Function, own: str, text: str) -> Iterator[Edit]:
-    """The edits that write `super()` out for a local name of it that nothing but attributes are read of."""
-    nodes, instance = walk(method), instance_of(method)
-    bound = Counter(one.arg for one in nodes if isinstance(one, ast.arg))
-    names = [one for one in nodes if isinstance(one, ast.Name)]
-    bound.update(one.id for one in names if not isinstance(one.ctx, ast.Load))
-    direct = {*map(id, walk_until((*FUNCTIONS, ast.Lambda, ast.ClassDef, *COMPREHENSIONS), *method.body))}
-    holders = {id(one.value) for one in nodes if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Load)}
-    holders |= {
-        id(one.args[0]) for one in nodes if isinstance(one, ast.Call) and dotted(one.func) in BY_NAME and one.args
-    }
-    for statement in method.body:
-        match statement:
-            case ast.Assign([ast.Name(name)], ast.Call(func, args, [])) if is_super(func) and bound[name] == 1:
-                uses = [one for one in names if one.id == name and isinstance(one.ctx, ast.Load)]
-                is_alone = text.split("\n")[statement.lineno - 1].strip() == ast.unparse(statement)
-                is_found = bound[instance] == 1 or direct.issuperset(map(id, uses))
-                is_own = not args or [*map(ast.unparse, args)] == [own, instance]
-                if uses and is_own and is_alone and is_found and holders.issuperset(map(id, uses)):
-                    yield edit_of(statement, text, "")
-                    for one in uses:
-                        yield edit_of(one, text, "super()" if id(one) in direct else f"super({own}, {instance})")
 
 
 def _reads_cache(name: str, child: ast.ClassDef, parent: ClassBlock, calls: Sequence[_Call]) -> bool:

@@ -550,7 +550,8 @@ def _children(resolution: ResolvedImports) -> dict[str, list[tuple[str, str]]]:
             if definition is not None and definition.role is Role.CLASS:
                 asked = resolution.taken[base]
                 is_theirs = base in resolution.neighbours[asked.neighbour].module.names
-                found.setdefault(asked.neighbour, []).append((statement.name, base if is_theirs else asked.name))
+                child = resolution.apart.get(statement.name, statement.name)
+                found.setdefault(asked.neighbour, []).append((child, base if is_theirs else asked.name))
     return found
 
 

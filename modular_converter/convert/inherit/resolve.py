@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from modular_converter.convert.source.library import Library, ModelNames, in_other_case, without_ignore_comments
 from modular_converter.convert.source.rename import own_folder_name, rename_imported, with_relative_imports
@@ -27,7 +27,14 @@ from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import dotted, parse, tested_classes, walk
 from modular_converter.model.overriding import NO_DECORATORS
 from modular_converter.model.resolver import aliased
-from modular_converter.rules import base_classes, input_files
+from modular_converter.rules import (
+    base_classes,
+    double_meanings,
+    input_files,
+    lost_code,
+    made_classes,
+    members_of_both,
+)
 from modular_converter.settings.disk import is_below
 from modular_converter.settings.values import (
     Settings,
@@ -100,6 +107,8 @@ class ResolvedImports:
     """Name in the modular file -> its source."""
     findings: tuple[Finding, ...] = ()
     """Warnings about parents whose names were read in another case."""
+    apart: Mapping[str, str] = field(default_factory=dict)
+    """Parent that is written as a class beside its heir, by the name that it gets -> the heir: see `with_parents_apart`."""
 
     def definition(self, name: str) -> Statement | None:
         """The (not yet renamed) definition behind a name taken from a neighbour."""
@@ -514,31 +523,66 @@ def _edits(
             yield edit_of(one, text, new)
 
 
+APART = frozenset(
+    (
+        base_classes.BASE_ORDER,
+        double_meanings.PARENT_AS_CLASS,
+        made_classes.CLASS_MADE_OTHERWISE,
+        members_of_both.NAME_OF_BOTH_CLASSES,
+        lost_code.LOST_STATEMENT,
+    )
+)
+"""The rules about what one class cannot express, and two can."""
+
+
 def with_parents_apart(
     resolution: ResolvedImports, findings: Sequence[Finding], settings: Settings
 ) -> ResolvedImports:
-    """The modular file in which each class that the order of its bases keeps from being one with its parent has the parent
-    as a class beside it: `class NewMLPBase(OldMLP)` and `class NewMLP(Mixin, NewMLPBase)` for `class NewMLP(Mixin, OldMLP)`.
-    Not where that class would belong to another file, or its name is taken, nor where the heir has words for a merge.
+    """The modular file in which each class that cannot be one with its parent has it as a class beside it: `class NewMLPBase`,
+    which is the parent, and `class NewMLP(Mixin, NewMLPBase)` for `class NewMLP(Mixin, OldMLP)`. Not where that class would
+    belong to another file, or its name is taken, nor where the heir has words for a merge.
     """
-    module, found = resolution.target.module, list[Statement]()
-    lines = {one.location.line for one in findings if one.rule is base_classes.BASE_ORDER}
+    module, found, apart = resolution.target.module, list[Statement](), dict[str, str]()
+    lines = {one.location.line for one in findings if one.rule in APART}
     names = module.names.union(*(one.module.names for one in resolution.neighbours.values()))
     cased = resolution.target.cased
     for one in module.statements:
-        is_told = one.role is Role.CLASS and lines & {*range(one.line, one.line + one.text.count("\n") + 1)}
-        parent, name = resolution.parent(one) if is_told else None, f"{one.name}Base"
-        is_kept = kind_of(name, cased, settings) == kind_of(one.name, cased, settings)
-        is_free = not any(other.endswith(name.removeprefix(cased)) for other in names)
-        is_plain = one.uses.isdisjoint(("AttributeError", SUPER_KWARGS, NO_DECORATORS))
-        if parent and is_kept and is_free and is_plain:
+        is_told = (
+            one.role is Role.CLASS
+            and one.name not in resolution.apart
+            and lines & {*range(one.line, one.line + one.text.rstrip().count("\n") + 1)}
+        )
+        parent = resolution.parent(one) if is_told else None
+        name = _name_beside(one.name, names, cased, settings) if parent else ""
+        if parent and name and one.uses.isdisjoint(("AttributeError", SUPER_KWARGS, NO_DECORATORS)):
             text = f"class {name}({parent}):\n    pass\n"
             found.append(Statement(Role.CLASS, name, text, one.line, one.lead, bases=(parent,)))
-            named = (base.value if isinstance(base, ast.Subscript) else base for base in class_node(one.text).bases)
-            edits = [edit_of(base, one.text, name) for base in named if dotted(base) == parent]
+            apart[name] = one.name
             bases = tuple(name if base == parent else base for base in one.bases)
-            one = replace(one, text=apply_edits(one.text, edits), bases=bases, lead="\n\n", known_uses=None)
+            one = replace(one, text=_with_base(one, parent, name), bases=bases, lead="\n\n", known_uses=None)
         found.append(one)
-    if len(found) == len(module.statements):
+    if not apart:
         return resolution
-    return replace(resolution, target=replace(resolution.target, module=replace(module, statements=tuple(found))))
+    target = replace(resolution.target, module=replace(module, statements=tuple(found)))
+    return replace(resolution, target=target, apart={**resolution.apart, **apart})
+
+
+def _name_beside(heir: str, names: Collection[str], cased: str, settings: Settings) -> str:
+    """A name for the parent of a class in the same file, `NewMLPBase`, `NewBaseConfig`; "" where it is taken."""
+    suffix = max((end for end in settings.kinds if heir.endswith(end)), key=len, default="")
+    name = f"{heir.removesuffix(suffix)}Base{suffix}"
+    is_free = not any(other.endswith(name.removeprefix(cased)) for other in names)
+    return name if is_free and kind_of(name, cased, settings) == kind_of(heir, cased, settings) else ""
+
+
+def _with_base(heir: Statement, parent: str, name: str) -> str:
+    """The text of a class with another name for its parent, but where it asks for instances."""
+    nodes = [one for one in walk(class_node(heir.text)) if isinstance(one, (ast.expr, ast.ExceptHandler, ast.pattern))]
+    asked = {id(one) for tested in tested_classes(nodes) for one in tested}
+    edits = [
+        edit_of(one, heir.text, name)
+        for one in nodes
+        if isinstance(one, ast.expr) and dotted(one) == parent and id(one) not in asked
+    ]
+    private = rf"\b_{parent.rpartition('.')[2].lstrip('_')}(?=__\w)"
+    return re.sub(private, f"_{name.lstrip('_')}", apply_edits(heir.text, edits))

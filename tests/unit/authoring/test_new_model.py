@@ -36,7 +36,7 @@ FILES = {
     "acme/models/ox/tokenization_ox.py": "class OxTokenizer:\n    pass\n",
     "acme/models/yak/configuration_yak.py": "class YakConfig:\n    pass\n",
     "acme/models/yak/modeling_yak.py": "class YakLayer:\n    pass\n\n\nclass YakModel:\n    layer = YakLayer()\n",
-    "acme/models/bad/modeling_bad.py": "class BadModel:\n    def __init_subclass__(cls):\n        pass\n",
+    "acme/models/bad/modeling_bad.py": "from acme.made import Made\n\n\nclass BadModel(metaclass=Made):\n    pass\n",
     "acme/models/words/tokenization_words.py": "class WordsTokenizer:\n    pass\n",
     "acme/models/odd/modeling_odd.py": "class Model:\n    pass\n",
 }

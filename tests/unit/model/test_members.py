@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 import pytest
 
 from modular_converter.api import convert_source
 from modular_converter.model.class_blocks import Members, changes_below, class_node
-from modular_converter.model.overriding import slots_of
 
 
 PARENT = """\
@@ -85,11 +83,6 @@ STUBS = {
 @pytest.mark.parametrize("body", STUBS)
 def test_a_stub_only_raises_an_attribute_error(body: str) -> None:
     assert Members(class_node(f"class A:\n    def f(self): {body}\n")).methods[0].is_stub is STUBS[body]
-
-
-def test_slots_are_names_or_not_known() -> None:
-    given = ("__slots__ = 'a', 'b'", "__slots__ = 'a'", "__slots__ = 'a', b", "slots = 'a'")
-    assert [slots_of(ast.parse(one).body[0]) for one in given] == [["a", "b"], ["a"], None, None]
 
 
 def test_the_statements_below_a_class_and_whether_they_bind_its_name_anew() -> None:

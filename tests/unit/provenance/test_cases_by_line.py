@@ -18,7 +18,6 @@ from tests.test_cases import CASES, NAMES, SETTINGS, needs_newer_python
 
 BOUND = {
     "heirs_that_ask_for_each_other": frozenset(("@Pixel", "@Voxel")),
-    "bases_lost_by_ending": frozenset(("@MLPBase", "@ModelBase")),
     "inherit_case_asks_for_parent": frozenset(("@Box", "@Twin", "size", "0")),
     "inherit_mixin_calls_on": frozenset(("@MLPBase", "@GatedMLPBase", "@PlainMLPBase")),
     "inherit_mixin_hidden_by_parent": frozenset(("@MLPBase",)),

@@ -4,22 +4,37 @@
 #             the file from the modular. If any change should be done, please apply the change to the
 #                          modular_emu.py file directly. One of our CI enforces this.
 #                🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨
-class EmuKey:
-    __slots__ = ("a", "b")
+class EmuKeyBase:
+    __slots__ = ("a",)
 
     def __init__(self, a):
         self.a = a
+
+
+class EmuKey(EmuKeyBase):
+    __slots__ = ("b",)
+
+    def __init__(self, a):
+        super().__init__(a)
         self.b = 2 * a
 
 
-class EmuPair:
+class EmuPairBase:
+    __slots__ = ("first", "second")
+
+
+class EmuPair(EmuPairBase):
     def reset(self):
         self.third = None
 
 
-class EmuState:
+class EmuStateBase:
     def __init__(self):
         self.a = 1
+
+
+class EmuState(EmuStateBase):
+    __slots__ = ("b",)
 
     def reset(self):
         self.c = 2

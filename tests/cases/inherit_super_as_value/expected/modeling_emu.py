@@ -4,35 +4,39 @@
 #             the file from the modular. If any change should be done, please apply the change to the
 #                          modular_emu.py file directly. One of our CI enforces this.
 #                🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨
-class EmuMLP:
+class EmuMLPBase:
     sizes = (1, 2)
-    __inherited_sizes = sizes
-    sizes = (3,)
-
-    def __inherited_f(self, x):
-        return x
 
     def f(self, x):
-        return self.__inherited_f(x) + 1
-
-    def __inherited_g(self, x):
-        return x * 2
+        return x
 
     def g(self, x):
-        y = self.__inherited_g(x)
+        return x * 2
+
+
+class EmuMLP(EmuMLPBase):
+    sizes = (3,)
+
+    def f(self, x):
+        return getattr(super(), "f")(x) + 1
+
+    def g(self, x):
+        up = super()
+        y = up.g(x)
 
         def again(v):
-            return self.__inherited_f(v)
+            return up.f(v)
 
-        return [self.__inherited_g(y), again(y)]
+        return [up.g(y), again(y)]
 
     def h(self, x):
-        if True and not hasattr(super(), "h"):
-            return self.__inherited_f(x)
+        parent = super(EmuMLP, self)
+        if hasattr(parent, "f") and not hasattr(parent, "h"):
+            return getattr(super(), "f", None)(x)
         return getattr(super(), "h", x)
 
     def most(self):
-        return self.__inherited_sizes, True
+        return getattr(super(), "sizes", ()), hasattr(super(), "sizes")
 
 
 __all__ = ["EmuMLP"]

@@ -15,7 +15,12 @@ class LlamaKeys(TypedDict):
     key: int
 
 
-class LlamaTagged(Root, tag="llama"):
+class LlamaRoot:
+    def __init_subclass__(cls, tag="none"):
+        cls.tag = tag
+
+
+class LlamaTagged(LlamaRoot, tag="llama"):
     size = 1
 
 
