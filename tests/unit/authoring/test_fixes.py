@@ -76,6 +76,7 @@ CASES = [
     ("MC310", {"all": '"Unheard", "NewMLP"'}, True),
     ("MC310", {"all": '\n    "NewMLP",\n    "Unheard",\n'}, True),
     ("MC317", {"stub": '    def scaled(self, x):\n        raise AttributeError("no")\n'}, True),
+    ("MC330", {"stub": "\n    scaled = AttributeError  # those of the parent\n"}, True),
 ]
 
 

@@ -87,6 +87,13 @@ MISTAKES = {
         "from ..lama.modeling_lama import LlamaMLP\n\n\nclass YakMLP(LlamaMLP)" + PASS,
         (1, "MC104", "Did you mean `..llama.modeling_llama`?"),
     ),
+    "a removed setting beside one whose name holds its name": (
+        CONFIG
+        + MODELING
+        + "LlamaMLP\n\n\nclass YakConfig(LlamaConfig):\n    mlp_bias = AttributeError()\n    lm_mlp_bias: bool = False\n\n\n"
+        "class YakMLP(LlamaMLP)" + PASS + EXPORTS.strip() + "\n",
+        (6, "MC318", "keep the attribute"),
+    ),
     "a parent in the wrong case": (
         MODELING + "LlamaMlp\n\n\nclass YakMLP(LlamaMlp)" + PASS,
         (4, "MC105", "Did you mean `LlamaMLP`?"),
