@@ -503,11 +503,16 @@ def with_heirs_asked_for(resolution: ResolvedImports) -> ResolvedImports:
 
 def _with_heirs(statement: Statement, heirs: Mapping[str, Sequence[str]]) -> Statement:
     tree = parse(statement.text)
-    scopes = (one for one in bindings_of(*tree.body).everywhere if one.kind is not ScopeKind.BLOCK)
-    hidden = frozenset[str]().union(*(one.local for one in scopes))
+    hidden = _bound_within(tree)
     meant = {parent: names for parent, names in heirs.items() if hidden.isdisjoint((parent, *names))}
     edits = [edit for asked in tested_classes(walk(tree)) for edit in _edits(asked, statement.text, meant)]
     return replace(statement, text=apply_edits(statement.text, edits), known_uses=None) if edits else statement
+
+
+def _bound_within(tree: ast.Module) -> frozenset[str]:
+    """The names that functions and classes within a definition bind, where they hide those of the module."""
+    scopes = (one for one in bindings_of(*tree.body).everywhere if one.kind is not ScopeKind.BLOCK)
+    return frozenset[str]().union(*(one.local for one in scopes))
 
 
 def _edits(
@@ -554,7 +559,8 @@ def with_parents_apart(
         )
         parent = resolution.parent(one) if is_told else None
         name = _name_beside(one.name, names, cased, settings) if parent else ""
-        if parent and name and one.uses.isdisjoint(("AttributeError", SUPER_KWARGS, NO_DECORATORS)):
+        is_plain = one.uses.isdisjoint(("AttributeError", SUPER_KWARGS, NO_DECORATORS))
+        if parent and name and is_plain and parent.partition(".")[0] not in _bound_within(parse(one.text)):
             text = f"class {name}({parent}):\n    pass\n"
             found.append(Statement(Role.CLASS, name, text, one.line, one.lead, bases=(parent,)))
             apart[name] = one.name

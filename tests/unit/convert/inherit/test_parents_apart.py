@@ -1,0 +1,61 @@
+"""Where one class cannot say what two mean: the parent as a class beside its heir, or an error where that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.convert.examine.test_report import convert
+
+
+OLD = """\
+COUNT = []
+
+
+class OldMLP:
+    __slots__ = ("size",)
+
+    def forward(self, x):
+        return __class__ is type(self), x
+
+    def reset(self):
+        pass
+
+
+class OldListed:
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        COUNT.append(cls.__mro__[1:-1])
+
+
+class OldLayer(OldListed):
+    def count(self):
+        return len(COUNT)
+"""
+NEW = "from ..old.modeling_old import OldLayer, OldMLP\n\n\nclass NewMLP(OldMLP):\n    {}\n"
+BESIDE = NEW + "\n\nclass NewLayer(OldLayer):\n    pass\n"
+
+
+def test_errors_of_a_later_step_are_seen_with_the_parents_of_an_earlier_one_apart(tmp_path):
+    child = "def forward(self, x):\n        return [up.forward(x) for up in (super(),)]"
+    conversion = convert(tmp_path, BESIDE.format(child), neighbour=OLD)
+    (text,) = conversion.files.values()
+    names = {}
+    exec(text, names)
+    assert names["NewMLP"]().forward(1) == [(False, 1)]
+    assert names["NewLayer"]().count() == 2
+    assert names["NewMLP"].__base__ is names["NewMLPBase"]
+
+
+@pytest.mark.parametrize(
+    ("child", "below"),
+    [
+        ("def forward(self, x, OldMLP=1):\n        return super().forward(x), OldMLP", ""),
+        ('def reset(self):\n        raise AttributeError("Not needed")', ""),
+        ("depth = 1", "\n\nclass NewMLPBase:\n    pass\n"),
+    ],
+    ids=["its name hidden", "words for a merge", "the name taken"],
+)
+def test_no_parent_is_apart_where_it_would_mean_another(tmp_path, child, below):
+    conversion = convert(tmp_path, NEW.format(child) + below, neighbour=OLD)
+    assert not conversion.files
+    assert {one.code for one in conversion.findings if one.is_error} == {"MC206", "MC208"}
