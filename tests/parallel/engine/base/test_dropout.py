@@ -96,3 +96,27 @@ def test_dropout_in_code_that_is_not_watched_is_refused(first_of_two):
     model = net(0.0)
     SharedDropout(model, skeleton_of(model), None, torch.device("cpu"), watched=False)
     model(torch.ones(2, 4))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_of_a_share_of_the_heads_looks_where_it_may(causal):
+    query, key, value = torch.randn(3, 2, 2, 5, 4).unbind()
+    want = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
+    model = nn.Identity()
+    model.forward = lambda x: nn.functional.scaled_dot_product_attention(x, key, value, None, 1e-30, causal)
+    watch = _Watch(lambda place, tensor: (1, (0, 2, 4)), 0)
+    watch.attach(model)
+    torch.testing.assert_close(model(query), want)
+
+
+@pytest.mark.parametrize("generator", [None, torch.Generator()])
+def test_a_process_takes_over_the_first_ones_random_state_for_a_while(monkeypatch, generator):
+    first = torch.Generator().manual_seed(7)
+    monkeypatch.setattr(dropout.dist, "broadcast", lambda sent, **group: sent.copy_(first.get_state()))
+    with torch.random.fork_rng(devices=[]):
+        (generator or torch).manual_seed(5)
+        own = torch.Generator().manual_seed(5)
+        leave = dropout.draw_as_first(None, torch.device("cpu"), generator)
+        assert torch.equal(torch.rand(3, generator=generator), torch.rand(3, generator=first))
+        leave()
+        assert torch.equal(torch.rand(3, generator=generator), torch.rand(3, generator=own))

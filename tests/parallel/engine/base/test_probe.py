@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration  # noqa: E402
 
-from modular_converter.parallel.engine.base.probe import probe_of  # noqa: E402
+from modular_converter.parallel.engine.base.probe import norm_error, probe_of  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig, Stack  # noqa: E402
 
 
@@ -41,3 +41,12 @@ def test_the_library_records_hidden_states_of_a_tower_as_before():
     probe_of(model)
     found = model.model.vision_tower(torch.ones(1, 3, 16, 16), output_hidden_states=True).hidden_states
     assert found is not None and len(found) == 4
+
+
+def test_places_of_a_maximum_may_differ_in_a_few_ties():
+    want = torch.full((100,), 5)
+    for wrong, error in ((0, 0.0), (1, 0.0), (30, 1.0)):
+        found = want.clone()
+        found[:wrong] = 6
+        assert norm_error(found, want) == error
+    assert norm_error(torch.tensor([3.0, 4.5]), torch.tensor([3.0, 4.0])) == pytest.approx(0.1)

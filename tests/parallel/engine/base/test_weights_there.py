@@ -34,6 +34,12 @@ def test_its_numbers_are_fetched_and_its_facts_are_not(weight):
         array[0] = 1
 
 
+def test_what_is_known_of_a_weight_is_read_without_its_numbers():
+    weight = weight_there(torch.empty(2, 3, device="meta"), "up.weight", True, torch.device("cpu"), None, "{name}!")
+    assert (weight.dtype, weight.ndim, weight.shape, weight.is_leaf) == (torch.float32, 2, (2, 3), True)
+    assert weight.grad is None and not weight.is_sparse and weight.layout is torch.strided
+
+
 @pytest.mark.parametrize("kind", [torch.float32, torch.complex64])
 def test_a_backward_that_would_need_the_ranks_is_refused(kind):
     weight = torch.ones(2, requires_grad=True, dtype=kind)

@@ -101,7 +101,9 @@ def test_a_missing_file_and_a_file_elsewhere(folder):
 def test_pickled_files_are_not_read(folder, tmp_path):
     for path in folder.glob("model*"):
         path.unlink()
-    assert "has neither model.safetensors nor" in refused(folder)
+    assert refused(folder).endswith("has neither model.safetensors nor model.safetensors.index.json")
+    save_file({"weight": torch.ones(1)}, folder / "part.safetensors")
+    assert "has neither model.safetensors nor model.safetensors.index.json; it has part.safetensors" in refused(folder)
     (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch pwned'\ntR.")
     assert "save_pretrained, which writes safetensors" in refused(folder)
 

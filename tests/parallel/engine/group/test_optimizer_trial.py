@@ -1,5 +1,7 @@
 """Whether an optimizer computes with several weights together is found by what its steps do, and nothing real changes."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -11,6 +13,7 @@ from modular_converter.parallel.engine.group.optimizer_steps import (
     TriedOptimizer,
     _check,
     couples_weights,
+    norm_of_whole,
     refuse_unplaced,
 )
 from modular_converter.parallel.engine.group.share_tensors import mark
@@ -191,6 +194,22 @@ def test_optimizers_of_all_weights_together():
     assert judged(optim.LBFGS, args=(lambda: 1 / 0,))  # the caller's closure is not called
 
 
+class Hardly(optim.SGD):
+    """Steps that depend on the other gradients by less than a type of half precision shows."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        weights = self.param_groups[0]["params"]
+        share = 1e-3 * torch.stack([one.grad.double().norm() for one in weights]).norm().atan()
+        for one in weights:
+            one.sub_(one.grad / one.grad.norm() * (1 + share).to(one.dtype))
+
+
+def test_what_half_precision_does_not_show_is_found():
+    weights = [torch.nn.Parameter(one.detach().bfloat16()) for one in weights_of((6, 4), (3, 5))]
+    assert couples_weights(TriedOptimizer(Hardly(weights), (), {}, lambda copy: None))
+
+
 def test_a_schedule_and_a_state_change_nothing():
     def make(weights):
         optimizer = optim.AdamW(weights)
@@ -290,3 +309,17 @@ def test_a_state_that_is_no_dtensor_is_an_error_before_any_weight_has_changed(di
 def test_other_optimizers_of_dtensors_are_none(make, distributed):
     weights = [distributed(one) for one in weights_of((65, 150), (70, 129))]
     refuse_unplaced(TriedOptimizer(make(weights), (), {}, lambda copy: None))
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_a_norm_of_shares_that_are_plain_tensors_is_an_error_each_time(share):
+    model, (weight, whole) = torch.nn.Linear(1, 1), weights_of((3, 4), (2, 2))
+    spreads = [SimpleNamespace(name="up.weight", stored=weight, is_part=share)]
+    spreads.append(SimpleNamespace(name="norm.weight", stored=whole, is_part=False))
+    model._trained = lambda: SimpleNamespace(weights=spreads)
+    own = torch.nn.utils.get_total_norm
+    for _ in range(2):
+        if share:
+            with pytest.raises(ApplyError, match="would be that of its share of up.weight"):
+                norm_of_whole([model], own, [weight.grad, whole.grad])
+        assert norm_of_whole([model], own, [whole.grad]) == whole.grad.norm()
