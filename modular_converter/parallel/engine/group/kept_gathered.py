@@ -60,7 +60,7 @@ class KeptGathered:
     ) -> None:
         self.model, self.reshards, self.everyone = model, dict(reshards), everyone
         self.stored: dict[int, Any] = {}  # weights as optimizers have them, by their ids
-        self.versions = 0
+        self.versions: int  # of the weights when they were gathered to stay so
         self.data: list[tuple[torch.Tensor, int]] = []  # what code has read as `weight.data`, with its version
         _ALL.add(self)
         self.shown: list[Any] = []  # whole weights of which modules hold the shares
@@ -148,9 +148,9 @@ class KeptGathered:
             for one in self.stored.values():
                 if isinstance(one, DTensor):
                     _cut_gradients(one)
-        wrote = self._wrote_data() or self.versions != self._versions()
+        wrote = self._wrote_data()
         # A process sees no write to a weight of which it has no entries.
-        if self in _GATHERED and any(everywhere(wrote, self.everyone)):
+        if self in _GATHERED and any(everywhere(wrote or self.versions != self._versions(), self.everyone)):
             self.close()
         if self not in _GATHERED:
             # A forward without a backward leaves them so, and code may have written to them since.

@@ -81,13 +81,12 @@ def is_alone(tensor: torch.Tensor) -> bool:
 
 
 def empty_rows(tensor: torch.Tensor, first: int, last: int) -> None:
-    """Return the pages within these rows to the system. Their content is lost."""
-    advise = _advise()
+    """Return the pages within these rows of a tensor that ``is_alone`` to the system. Their content is lost."""
     row = tensor[0].numel() * tensor.element_size()
     start = -(-(tensor.data_ptr() + first * row) // mmap.PAGESIZE) * mmap.PAGESIZE
     end = (tensor.data_ptr() + last * row) // mmap.PAGESIZE * mmap.PAGESIZE
-    if advise is not None and end > start:
-        advise(start, end - start, _DONTNEED)
+    if end > start:
+        _advise()(start, end - start, _DONTNEED)
 
 
 def trim_heap() -> None:

@@ -149,7 +149,7 @@ class Decoder:
                 raise ApplyError(
                     f"{type(model).__name__} has several positions for a token: generate with the whole model"
                 )
-        ids, given = transformers_private.expand_inputs(model, config.num_return_sequences or 1, False, ids, **given)
+        ids, given = transformers_private.expand_inputs(model, config.num_return_sequences, False, ids, **given)
         if bool((given["attention_mask"] == 1).all()):  # as in transformers: no mask is faster
             given["attention_mask"] = None
         config = transformers_private.prepare_generated_length(

@@ -5,10 +5,17 @@ import inspect
 import weakref
 
 import pytest
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 
 transformers = pytest.importorskip("transformers")
-from modular_converter.parallel.engine.base.attention_heads import WholeAttentions, _query_heads  # noqa: E402
+from modular_converter.parallel.engine.base.attention_heads import (  # noqa: E402
+    HeadCounts,
+    WholeAttentions,
+    _query_heads,
+    whole_heads,
+)
 from modular_converter.parallel.shard.collectives import FakeGroup  # noqa: E402
 
 
@@ -42,3 +49,17 @@ def test_modules_that_return_all_heads_keep_no_model_that_is_gone(only_inside):
         assert weight() is None and made.model() is None
     finally:
         gc.enable()
+
+
+def test_shares_of_attention_weights_become_those_of_all_heads():
+    config = transformers.LlamaConfig(num_attention_heads=4, hidden_size=8)
+    model, share = torch.nn.Identity(), torch.rand(1, 2, 3, 3)
+    model.config = config
+    owners, other = WeakIdKeyDictionary({share: True}), torch.rand(1, 2, 3, 3)
+    result = transformers.utils.ModelOutput(logits=other, attentions=(share, share), hidden_states=(other, [other]))
+    states = result.hidden_states
+    counts = HeadCounts(FakeGroup(2), False)
+    found = whole_heads(result, model, counts, owners, lambda value, own: torch.cat([value] * len(own), 1))
+    first, second = found.attentions
+    assert first is second and torch.equal(first, torch.cat([share, share], 1))
+    assert found.logits is other and found.hidden_states is states

@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.group import in_process_group
@@ -140,3 +141,18 @@ def test_an_optimizer_whose_state_would_be_whole_makes_no_step(both):
     with pytest.raises(ApplyError, match="of a DTensor and a plain tensor"):
         optimizer.step()
     torch.testing.assert_close(model.full_state_dict(), before)
+
+
+def test_gathered_weights_are_no_weights_of_an_optimizer_and_keep_what_they_train(both):
+    whole, model = both(net())
+    held = gradient(model, inputs())
+    assert not isinstance(model.first.weight, DTensor) and all(isinstance(one, DTensor) for one in model.parameters())
+    model.first.weight.requires_grad_(False)
+    with pytest.raises(ApplyError, match="weight of a Linear was frozen or thawed between a forward and its backward"):
+        model(inputs())
+    model.first.weight.requires_grad_(True)
+    assert model(inputs()).item() == pytest.approx(whole(inputs()).item()) and held is not None
+    optimizer = torch.optim.SGD([model.first.weight])
+    with pytest.raises(ApplyError, match="its first.weight is a copy that was gathered for products"):
+        optimizer.step()
+    torch.optim.SGD(model.parameters()).step()

@@ -118,7 +118,8 @@ def test_an_error_inside_leaves_it_in_place(patches):
 def functions():
     clip = torch.nn.utils.clip_grad._get_total_norm, torch.nn.utils.get_total_norm
     data = vars(DTensor).get("data")
-    return torch.amp.GradScaler._unscale_grads_, torch.nn.parallel.DistributedDataParallel.__init__, *clip, data
+    own = sorted(map(str, torch_patches.dtensor_dispatcher._custom_op_handlers))
+    return torch.amp.GradScaler._unscale_grads_, torch.nn.parallel.DistributedDataParallel.__init__, *clip, data, own
 
 
 def test_torch_is_as_before_when_the_last_model_has_gone():

@@ -108,7 +108,8 @@ def test_a_step_keeps_the_loss_alone(part: Any, numbers: int) -> None:
     torch.testing.assert_close(own_loss(last.output(found)), model(**inputs).loss)
     if part is None:
         last.inputs = [{**inputs, "output_hidden_states": True}]
-        last(micro_batch=torch.tensor(0))  # the error is raised later, on all processes
+        again = last(micro_batch=torch.tensor(0))  # the error is raised later, on all processes
+        assert [(one.shape, one.requires_grad) for one in again] == [(one.shape, True) for one in found]
         assert "another form than in the run without data" in str(last.errors.error)
 
 

@@ -1,0 +1,46 @@
+"""What is noted of batches of which data ranks have parts."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from modular_converter.parallel.engine.group.parts_of_batch import PartsOfBatch, WrittenBuffers, look_at_rows
+from modular_converter.parallel.errors import ApplyError
+
+
+def test_buffers_that_were_written_or_are_new_are_found():
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2))
+    written = WrittenBuffers(model.named_modules())
+    assert written.since() == {}
+    model[0](torch.rand(3, 2))
+    assert {name.partition(".")[0] for name in written.since()} == {"0"} and written.since() == {}
+    model[1].register_buffer("more", torch.zeros(1))
+    assert "1.more" in written.since() and written.since() == {}
+
+
+class Centred(nn.Linear):
+    """Rows that depend on the mean of their batch."""
+
+    def forward(self, x):
+        return super().forward(x - x.mean(0))
+
+
+def test_the_first_batch_of_several_rows_shows_whether_they_depend_on_each_other():
+    model = Centred(3, 3)
+    look_at_rows(model)
+    parts = PartsOfBatch(model, None)
+    loss = torch.ones((), requires_grad=True)
+    for _ in range(2):
+        parts.weigh(SimpleNamespace(loss=loss), [torch.rand(1, 3)], {}, b"")
+    with pytest.raises(ApplyError, match="a row of what Centred returns depends on the other rows"):
+        parts.weigh(SimpleNamespace(loss=loss), [torch.rand(2, 3)], {}, b"")
+
+
+def test_a_loss_without_labels_is_the_models_own():
+    model = nn.Linear(3, 3)
+    parts = PartsOfBatch(model, None)
+    for more in ({}, {"labels": torch.ones(2), "num_items_in_batch": 2}):
+        parts.weigh(SimpleNamespace(loss=torch.ones((), requires_grad=True)), [torch.rand(2, 3)], more, b"")
+    assert len(parts.means) == 2

@@ -1,0 +1,119 @@
+"""Stages that one process has: what it computes, changes and saves is that of the model."""
+
+import copy
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+
+from modular_converter.parallel import Training, parallelize
+from modular_converter.parallel.engine.group.process_grid import ProcessGrid
+from modular_converter.parallel.engine.stages import in_layout
+from modular_converter.parallel.engine.stages.pipeline import Pipeline
+from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.pipeline.derive import pipeline_of_trace
+from modular_converter.parallel.pipeline.flow import flow_of
+from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.trace.record import record
+from tests.parallel.adapted import IDS, gpt2
+
+
+@pytest.fixture(autouse=True)
+def _alone():
+    if dist.is_initialized():
+        pytest.skip("another group is there already")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+class Net(nn.Module):
+    """Layers of which the first may count its calls, and results of layers that are written in place."""
+
+    def __init__(self, counts=False):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers, self.counts, self.calls = nn.ModuleList(nn.Linear(4, 4) for _ in range(3)), counts, 0
+
+    def forward(self, x):
+        if self.counts:
+            self.calls += 1
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x
+
+
+def staged(model, **more):
+    x = torch.randn(4, 4)
+    loss = nn.functional.mse_loss
+    return Pipeline(model, chunks=2, loss=loss, device="cpu", example_inputs={"x": x}, **more), x
+
+
+def test_gradients_of_a_step_are_those_of_the_model_until_they_are_cleared():
+    whole = Net()
+    stages, x = staged(copy.deepcopy(whole))
+    target = torch.ones(4, 4)
+    want = nn.functional.mse_loss(whole(x), target)
+    want.backward()
+    stages.zero_grad()
+    torch.testing.assert_close(stages.step(x, target=target), want.detach())
+    found = [one.grad for one in stages.parameters()]
+    torch.testing.assert_close(found, [one.grad for one in whole.parameters()])
+    stages.zero_grad(set_to_none=False)
+    assert all(one.grad is not None and not one.grad.any() for one in stages.parameters())
+    stages.zero_grad()
+    assert all(one.grad is None for one in stages.parameters())
+
+
+def test_a_forward_that_counts_its_calls_is_refused():
+    stages, x = staged(Net(counts=True))
+    with pytest.raises(ApplyError, match="a forward set calls for each micro-batch"):
+        stages.step(x, target=torch.ones(4, 4))
+
+
+class Written(Net):
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+            x.add_(1.0)
+        return x
+
+
+def test_results_of_layers_that_are_written_in_place_are_noted():
+    model, inputs = Written(), {"x": torch.randn(2, 4)}
+    plan = pipeline_of_trace(record(model, inputs, "written"))
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert flow_of(model, plan, inputs).changed == {"layers.0", "layers.1", "layers.2"}
+
+
+@pytest.fixture
+def in_stages(monkeypatch):
+    """From a model of the library: its stages, all of which this process has."""
+    group, data = ProcessGroup(None), init_device_mesh("cpu", (1,), mesh_dim_names=("dp_shard",))
+    grid = ProcessGrid(group, group, None, data, Layout.parse("pp2"), torch.device("cpu"), dist.group.WORLD)
+    monkeypatch.setattr(in_layout, "process_grid", lambda *args, **more: grid)
+    return lambda model, **more: parallelize(model, layout="pp2", training=Training(chunks=1, **more), device="cpu")
+
+
+def test_stages_generate_and_are_saved_as_the_model(in_stages, tmp_path):
+    whole = gpt2()
+    stages = in_stages(copy.deepcopy(whole))
+    given = {"attention_mask": torch.ones_like(IDS), "max_new_tokens": 4, "do_sample": False}
+    assert torch.equal(stages.generate(IDS, **given), whole.generate(IDS, **given))
+    with pytest.raises(ApplyError, match="the batch has no rows"):
+        stages.generate(IDS[:0], **given)
+    stages.save_pretrained(tmp_path)
+    found = type(whole).from_pretrained(tmp_path)
+    torch.testing.assert_close(dict(found.state_dict()), dict(whole.state_dict()))
+
+
+def test_a_type_of_products_is_not_that_of_saved_weights(in_stages, tmp_path):
+    whole = gpt2()
+    stages = in_stages(copy.deepcopy(whole), compute_type="bf16")
+    stages.save_pretrained(tmp_path)
+    found = type(whole).from_pretrained(tmp_path)
+    assert found.dtype == found.config.dtype == torch.float32
