@@ -59,6 +59,7 @@ NAMES = PrivateNames(
         "length_of_function_stack": "torch._C:_len_torch_function_stack",
         "make_subclass": "torch:Tensor._make_subclass",
         "make_wrapper_subclass": "torch:Tensor._make_wrapper_subclass",
+        "preserve_versions": "torch.autograd:_unsafe_preserve_version_counter",
         "pytree": "torch.utils._pytree:",
         "symmetric_memory": "torch.distributed._symmetric_memory:",
         "traced_collectives": "torch:ops._c10d_functional",

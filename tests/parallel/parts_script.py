@@ -47,6 +47,21 @@ class Counted(Norms):
         return super().forward(x)
 
 
+class Writes(Norms):
+    """Its layers begin by writing to what they get, which the code around them uses afterwards."""
+
+    def __init__(self, norm):
+        super().__init__(norm)
+        self.layers = nn.ModuleList(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4)) for _ in range(2))
+
+    def forward(self, x):
+        x = self.norm(x)
+        for layer in self.layers:
+            x = x * 1.5
+            x = x + layer(x)
+        return self.head(x)
+
+
 def made(kind, norm=False):
     torch.manual_seed(0)
     return kind(norm)
@@ -158,6 +173,8 @@ USES = {
     "batch norm": (normed, "ddp2", Norms, True),
     "batch norm in eval mode": (normed, "ddp2", Norms, True, False),
     "counter": (normed, "fsdp2", Counted, False),
+    "writes in place": (normed, "fsdp2", Writes, False),
+    "writes in place, copies": (normed, "ddp2", Writes, False),
     "batch norm in micro-batches": (normed, "pp2", Norms, True),
     "mean": (own_loss, F.cross_entropy),
     "sum": (own_loss, lambda out, target: F.cross_entropy(out, target, reduction="sum") / 8),

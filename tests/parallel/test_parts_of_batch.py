@@ -20,6 +20,8 @@ def found():
         "three rows, weighted",
         "batch norm in eval mode",
         "counter",
+        "writes in place",
+        "writes in place, copies",
         "mean",
         "sum",
         "sum of labels that count",

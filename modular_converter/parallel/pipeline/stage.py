@@ -55,7 +55,33 @@ def part_of(model: torch.nn.Module, absent: Sequence[str]) -> torch.nn.Module:
             for store in (part._parameters, part._buffers):
                 part.__dict__.update(store)
                 store.clear()
+    _watch_lists(local, absent)
     return local
+
+
+_RUNNING: list[torch.nn.Module] = []
+"""The stages whose forwards run."""
+
+
+def _watch_lists(local: torch.nn.Module, absent: Sequence[str]) -> None:
+    """Let the forward of a stage list no parameters or buffers of a module that is not all there."""
+    for path, module in local.named_modules():
+        is_absent = any(f"{path}.".startswith(f"{one}.") for one in absent)
+        if is_absent or any(f"{one}.".startswith(f"{path}." if path else "") for one in absent):
+            for name in ("named_parameters", "named_buffers"):
+                module.__dict__[name] = functools.partial(_listed, name, module, is_absent)
+
+
+def _listed(
+    name: str, module: torch.nn.Module, is_absent: bool, prefix: str = "", recurse: bool = True, **more: Any
+) -> Iterator[Any]:
+    """``Module.named_parameters``, of which a forward may take the first, as those of transformers do for their type."""
+    yield from getattr(torch.nn.Module, name)(module, prefix, recurse, **more)
+    if _RUNNING and (recurse or is_absent):
+        raise ApplyError(
+            f"the forward lists all parameters or buffers of a {type(module).__name__}, of which a stage has its own alone, so that "
+            "it would compute otherwise: make what depends on them when the model is made, or take a layout without pp"
+        )
 
 
 def do_not_recompute(module: torch.nn.Module) -> None:
@@ -240,6 +266,7 @@ class StageModule(torch.nn.Module):
         passed = received[len(received) - len(self._earlier) :]
         self._received = {} if self.is_first else _filled(self._at(self.span.start), self._own_copies(received))
         self._blanks = {path: self._returned(path, passed, device) for path in self._emptied}
+        _RUNNING.append(self)
         try:
             result = self.model(**inputs)
         except _Stop:
@@ -247,6 +274,7 @@ class StageModule(torch.nn.Module):
             leaving = [known[one] if one in known else self._made[one.spots[0]] for one in self._leaving]
             return self._checked([*tensors_of(self._sent), *leaving])
         finally:
+            _RUNNING.remove(self)
             self._received, self._blanks, self._made, self._counts = {}, {}, {}, {}
             self._renew()
         if not self.is_last:

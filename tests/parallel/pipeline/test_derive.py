@@ -261,6 +261,25 @@ def test_a_plan_whose_stages_give_other_numbers_is_none():
         proven_pipeline_plan(model, inputs, "chain")
 
 
+class Lists(Chain):
+    """It draws a number for each weight that it finds, in training alone."""
+
+    def forward(self, ids, keep):
+        for weight in self.parameters():
+            if self.training and not weight.is_meta:
+                torch.rand(())
+        return super().forward(ids, keep)
+
+
+def test_a_forward_that_lists_the_weights_of_all_stages_has_no_plan():
+    model, inputs, _ = chain()
+    model.__class__ = Lists
+    with pytest.raises(
+        ApplyError, match="the forward lists all parameters or buffers of a Lists, of which a stage has"
+    ):
+        proven_pipeline_plan(model, inputs, "chain")
+
+
 class Doubling(Layer):
     """It writes to what it is given, which torch does not allow for leaves, such as a tensor that a stage receives."""
 

@@ -53,10 +53,11 @@ from modular_converter.parallel.engine.group.held_weights import (
     note,
     through_shares,
 )
-from modular_converter.parallel.engine.group.kept_gathered import WATCHED, refusing_writes
+from modular_converter.parallel.engine.group.kept_gathered import WATCHED
 from modular_converter.parallel.engine.group.parts_of_batch import look_at_rows
 from modular_converter.parallel.engine.group.process_grid import (
     ProcessGrid,
+    begun_together,
     join_group,
     process_grid,
     refuse_options,
@@ -161,6 +162,7 @@ _PUSHED = "{name} would be made by each process: save_pretrained(folder), and th
 ALONE = "{name} would change this process's share alone; call unshard(), {name}, and parallelize again"
 
 
+@begun_together
 def parallelize_here(given: Arguments) -> Any:
     """Shard a model in place for this process, and return it.
 
@@ -314,7 +316,7 @@ def _class_of(own: type[Any], given: Arguments, grid: ProcessGrid) -> type[Any]:
     if not inference:
         body.pop("requires_grad_", None)
         body |= refusals(own, ("load_state_dict",), ApplyError, _LOADED)
-    call = compared_call(own.__call__ if grid.data is None else refusing_writes(own.__call__))
+    call = compared_call(own.__call__)
     body |= {
         "__call__": call if inference else never_traced(call),
         "__module__": own.__module__,

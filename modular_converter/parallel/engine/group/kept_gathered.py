@@ -9,7 +9,6 @@ again in the next backward, where no hook of torch gathers them: the process wou
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
@@ -28,6 +27,7 @@ from modular_converter.parallel.torch_private import (
     end_broken_iteration,
     execution_engine,
     in_no_pass,
+    preserve_versions,
     pytree,
     show_shares,
     show_whole,
@@ -63,6 +63,10 @@ class KeptGathered:
         self.versions: int  # of the weights when they were gathered to stay so
         self.data: list[tuple[torch.Tensor, int]] = []  # what code has read as `weight.data`, with its version
         _ALL.add(self)
+        self.layers: list[int] = []  # the numbers of the units that the forward has entered
+        self.given: dict[Any, list[Any]] = {}  # unit -> what it was given
+        self.aliases: dict[Any, list[tuple[torch.Tensor, torch.Tensor, int]]] = {}
+        self.numbers = {unit: number for number, unit in enumerate(self.reshards)}
         self.shown: list[Any] = []  # whole weights of which modules hold the shares
         self.task = -1  # of the backward that runs
         self.number = 0  # of the time during which weights stay gathered
@@ -71,7 +75,9 @@ class KeptGathered:
             module: Any = unit
             module.__dict__[_KEPT] = self
             if not compiled:
+                module.register_forward_pre_hook(self._note_inputs, prepend=True, with_kwargs=True)
                 module.register_forward_pre_hook(self._watch_inputs, with_kwargs=True)
+                module.register_forward_hook(self._pass_writes_on)
         # A module that runs outside of the model's forward, such as the encoder's in `generate`.
         self.alone: Any = None
         for module in self._modules_of_root():
@@ -120,7 +126,7 @@ class KeptGathered:
     def open(self, unit: Any) -> None:
         """Keep weights from now on; called in a backward with a graph, behind the backward of a unit or before it."""
         weights = [one for one in unit.parameters() if one.requires_grad]
-        if any(map(_will_accumulate, weights)):
+        if any(map(will_accumulate, weights)):
             raise ApplyError(
                 "backward(create_graph=True): with data ranks, gradients of weights are averaged without a graph; take "
                 "torch.autograd.grad(loss, inputs, create_graph=True) for gradients of inputs, or a layout such as tp2"
@@ -143,6 +149,7 @@ class KeptGathered:
         if under_transforms():
             raise ApplyError("torch.func does not go with data ranks: take torch.autograd, or a layout such as tp2")
         end_broken(model)  # of a layer that was called alone
+        self.layers.clear()
         if not self.stored:  # not earlier: weights may be filled behind `fully_shard`
             self.stored = {id(one): one for one in model.parameters()}
             for one in self.stored.values():
@@ -181,8 +188,31 @@ class KeptGathered:
         show_whole(self.shown)
         self.shown = []
 
+    def _note_inputs(self, unit: Any, args: Any, kwargs: Any) -> None:
+        self.given[unit] = _leaves((args, kwargs)) if torch.is_grad_enabled() else []
+
     def _watch_inputs(self, unit: Any, args: Any, kwargs: Any) -> Any:
-        return self._watched(unit, (args, kwargs))
+        """Before a layer, behind `fully_shard`, which hands its inputs on as views that no code may write to: these get aliases."""
+        self.layers.append(self.numbers[unit])
+        pairs = zip(_leaves((args, kwargs)), self.given.pop(unit))
+        of_caller = {id(view): one for view, one in pairs if _is_view(view, one)}
+        self.aliases[unit] = []
+
+        def alias(view: Any) -> Any:
+            if id(view) not in of_caller:
+                return view
+            made = _Alias.apply(view)  # type: ignore[no-untyped-call]
+            self.aliases[unit].append((of_caller[id(view)], made, made._version))
+            return made
+
+        return self._watched(unit, _mapped(alias, (args, kwargs)))
+
+    def _pass_writes_on(self, unit: Any, args: Any, result: Any) -> None:
+        """Behind a layer that has written to what it got: the caller's tensor has the numbers, and gets the gradient's way, too."""
+        for one, alias, version in self.aliases.pop(unit, ()):
+            if alias._version != version:
+                with preserve_versions((one,)):
+                    one.copy_(alias)
 
     def _watched(
         self, unit: Any, values: Any, begin: Callable[[torch.Tensor | None], torch.Tensor | None] | None = None
@@ -203,7 +233,7 @@ class KeptGathered:
                 return one
             return _behind(one, backward)
 
-        return pytree.tree_map(watched, values, is_leaf=lambda one: not isinstance(one, (tuple, list, dict)))
+        return _mapped(watched, values)
 
     def _versions(self) -> int:
         return sum(map(_version, self.stored.values()))
@@ -217,6 +247,35 @@ class KeptGathered:
         held = [number for number in range(len(self.data)) if _references(self.data, number) > _OWN_REFERENCES]
         self.data = [(self.data[number][0], _version(self.data[number][0])) for number in held]
         return found
+
+
+def _is_leaf(value: Any) -> bool:
+    return not isinstance(value, (tuple, list, dict))
+
+
+def _is_view(view: Any, one: Any) -> bool:
+    both = view is not one and isinstance(view, torch.Tensor) and isinstance(one, torch.Tensor)
+    return both and view.requires_grad and view.shape == one.shape
+
+
+def _leaves(values: Any) -> list[Any]:
+    return pytree.tree_leaves(values, is_leaf=_is_leaf)
+
+
+def _mapped(change: Callable[[Any], Any], values: Any) -> Any:
+    return pytree.tree_map(change, values, is_leaf=_is_leaf)
+
+
+class _Alias(torch.autograd.Function):
+    """The same memory as a tensor of its own, which code may write to."""
+
+    @staticmethod
+    def forward(ctx: Any, view: torch.Tensor) -> torch.Tensor:
+        return view.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
 
 
 def note_data(weight: torch.Tensor, data: torch.Tensor) -> None:
@@ -236,6 +295,12 @@ def _references(data: list[tuple[torch.Tensor, int]], number: int) -> int:
 
 _OWN_REFERENCES = _references([(torch.empty(0), 0)], 0)
 """Of a tensor that nobody else holds."""
+
+
+def layers_entered(model: Any) -> list[int]:
+    """The numbers of the units that the last forward of a model has entered, in order; a list that stays the same object."""
+    found: list[int] = model.__dict__[_KEPT].layers
+    return found
 
 
 def keeps_gathered(unit: Any) -> bool:
@@ -294,24 +359,6 @@ def refuse_broken(model: Any, optimizer: Any) -> None:
             "made: call zero_grad(), and a forward and backward, before it"
         )
     del model.__dict__[_BROKEN]
-
-
-def refusing_writes(call: Callable[..., Any]) -> Callable[..., Any]:
-    """``__call__`` of a model of ``fully_shard``, which raises ``ApplyError`` where a layer writes to its input in place."""
-
-    @functools.wraps(call)
-    def refusing(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return call(*args, **kwargs)
-        except RuntimeError as error:
-            if "RegisterPostBackwardFunction" not in str(error):
-                raise
-            raise ApplyError(
-                "a layer writes in place to what it gets, which data ranks hand to it as a view: let it make a new tensor, as "
-                "ReLU() does in place of ReLU(inplace=True), or x = x + y in place of x += y; or take a layout such as tp2"
-            ) from error
-
-    return refusing
 
 
 def data_units_of(model: Any) -> list[Any]:
@@ -373,7 +420,7 @@ def _watched_gradient(gradient: torch.Tensor | None, kept: KeptGathered) -> torc
     return _behind(gradient.view_as(gradient), again)
 
 
-def _will_accumulate(weight: Any) -> bool:
+def will_accumulate(weight: Any) -> bool:
     """Whether the backward that runs will add to ``weight.grad``."""
     with torch.enable_grad():
         node = weight.view_as(weight).grad_fn.next_functions[0][0]

@@ -97,6 +97,11 @@ class Block:
             _close({rank for call in self.calls for rank in call.ranks})
 
 
+def computes_together() -> bool:
+    """Whether code of this process runs in a block, in which an error of one process is told to all."""
+    return bool(_BLOCKS)
+
+
 def _work_of_gpu() -> Any:
     """An event behind all that the GPU of this process has been given; None if it has none."""
     initialized = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]

@@ -6,12 +6,12 @@ Gradients are means over data ranks. That is the gradient of the whole batch's l
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from modular_converter.parallel.choice.loss_of_parts import (
     is_no_mean_of_parts,
@@ -21,13 +21,15 @@ from modular_converter.parallel.choice.loss_of_parts import (
     single_rows,
 )
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
+from modular_converter.parallel.engine.group.kept_gathered import layers_entered, will_accumulate
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
-from modular_converter.parallel.engine.group.same_calls import digest_of, everywhere
+from modular_converter.parallel.engine.group.same_calls import CallsOfAll, digest_of
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.modules import is_plain
 from modular_converter.parallel.proof.prove import inputs_by_name, small_copy
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, Small, copy_of
 from modular_converter.parallel.tiny.inputs import examples_of
+from modular_converter.parallel.torch_private import current_graph_task_id, pytree
 from modular_converter.parallel.trace.record import forward_names
 
 
@@ -110,32 +112,48 @@ def _rows_in(given: Mapping[str, Any]) -> int:
 
 
 class PartsOfBatch:
-    """The losses and buffers of the processes of a model with data ranks."""
+    """What the processes of a model compute from their parts of a batch, or of a sequence: they agree on it before each backward.
 
-    def __init__(self, model: torch.nn.Module, grid: ProcessGrid) -> None:
-        self.model, self.grid, self.names = model, grid, forward_names(model)
+    Args:
+        calls: of all these processes. Where each forward gathers weights, they begin it together, too; with copies of a
+            model, a process may make forwards alone.
+    """
+
+    def __init__(self, model: torch.nn.Module, grid: ProcessGrid, calls: CallsOfAll) -> None:
+        self.model, self.grid, self.calls, self.names = model, grid, calls, forward_names(model)
         self.buffers, self.means = WrittenBuffers(model.named_modules()), dict[Any, bool]()
-        self.looked = examples_of(model) is not None
+        self.looked, self.layers = examples_of(model) is not None, layers_entered(model)
+        if grid.layout.shards > 1:
+            calls.layers = self.layers
 
-    def weigh(self, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any], settings: bytes) -> None:
-        """After a forward: the backward of its loss is to compare how much this process's labels count with the others.
+    def note(self, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any], settings: bytes) -> None:
+        """After a forward with gradients: the processes are to compare what they have done when its backward begins.
 
         Args:
             settings: of the model, as ``known_settings`` has them.
 
         Raises ``ApplyError`` for a loss that is no mean over parts of a batch, and for rows that depend on each other.
         """
+        loss = loss_in(result)
+        counts = self._counts_of(loss, result, args, kwargs, settings) if self.grid.layout.data > 1 else None
+        made = _Forward(self, [*self.layers], counts)
+        for one in pytree.tree_leaves(result):
+            if isinstance(one, torch.Tensor) and one.requires_grad and not one.is_leaf:
+                one.register_hook(partial(made.meet, one is loss))  # type: ignore[no-untyped-call]
+
+    def _counts_of(
+        self, loss: Any, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any], settings: bytes
+    ) -> torch.Tensor | None:
+        """What the mean of a loss divides by; None if the result has none, or the caller has given the number."""
         given = {**dict(zip(self.names, args)), **kwargs}
         if not self.looked:
             self._look(given, args)
         labels: Any = given.get("labels")
-        loss: Any = loss_in(result)
-        is_loss = isinstance(loss, torch.Tensor) and not loss.dim() and loss.requires_grad
-        if not is_loss:
-            return
+        if not isinstance(loss, torch.Tensor) or loss.dim() or not loss.requires_grad:
+            return None
         self._refuse_no_mean(labels, given, settings)
-        if isinstance(labels, torch.Tensor) and given.get("num_items_in_batch") is None:
-            loss.register_hook(partial(self.refuse_unequal, self._counts(labels, getattr(result, "logits", None))))
+        is_mean = isinstance(labels, torch.Tensor) and given.get("num_items_in_batch") is None
+        return self._counts(labels, getattr(result, "logits", None)) if is_mean else None
 
     def _look(self, given: Mapping[str, Any], args: Sequence[Any]) -> None:
         """Refuse rows that depend on each other, in a small instance, or in a module's own copy and its first batch of several."""
@@ -180,33 +198,70 @@ class PartsOfBatch:
             return torch.tensor([len(labels)], device=self.grid.place)
         return label_counts(labels.to(self.grid.place))
 
-    def refuse_unequal(self, counts: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Raise ``ApplyError`` if the mean of the losses, each times its gradient, is not that of all labels."""
-        own = torch.cat([counts.double(), gradient.detach().double().reshape(1)])
-        found = [torch.empty_like(own) for _ in range(self.grid.everyone.size)]
-        dist.all_gather(found, own, group=self.grid.everyone.group)
-        table = torch.stack(found).cpu()
-        numbers, factors = table[:, :-1], table[:, -1:]
-        products = torch.stack([numbers * factors[:1], numbers[:1] * factors])
-        if not torch.allclose(products[0], products[1], rtol=_LEAST_DIFFERENCE, atol=0.0, equal_nan=True):
-            worst = int((products[0] - products[1]).abs().amax(0).argmax())
-            least, most = (int(one) for one in numbers[:, worst].aminmax())
-            raise ApplyError(
-                f"data ranks have {least} to {most} labels that count, and the mean of their losses is not that of the batch: give "
-                "the model num_items_in_batch= the number in the whole batch divided by model.layout.data, or parts with as "
-                "many labels"
-            )
+    def averages(self) -> bool:
+        """Whether the backward under way needs all processes: layers gather weights in it, or weights get gradients."""
+        weights = (one for one in self.model.parameters() if one.requires_grad)
+        return self.grid.layout.shards > 1 or any(map(will_accumulate, weights))
 
-    def refuse_written(self) -> None:
-        """After a forward with gradients: raise ``ApplyError`` if it wrote other numbers to a buffer than on other processes."""
-        written = self.buffers.since()
-        if not written:
+    def agree(self, layers: Sequence[int], counts: Sequence[float] | None) -> None:
+        """Begin a backward of a forward together with all processes.
+
+        Args:
+            counts: what the mean of its loss divides by, and the gradient of the loss behind them.
+
+        Raises ``ApplyError`` on all if one has done otherwise: computed other layers, written other numbers to a buffer, or
+        weighed its labels otherwise than the whole batch does.
+        """
+        written = {name: digest_of(one) for name, one in self.buffers.since().items()}
+        own = {"counts": counts, "written": written}
+        found = self.calls.compare("part", json.dumps(own)) if len(self.calls.ranks) > 1 else None
+        refused = None if found is None else _refused(found[0], json.loads(found[1]), own)
+        method = "backward(create_graph=True)" if torch.is_grad_enabled() else "backward"
+        self.calls.begin({}, refused, {"call": method}, layers)
+
+
+class _Forward:
+    """A forward, whose backward processes begin together."""
+
+    def __init__(self, parts: PartsOfBatch, layers: Sequence[int], counts: torch.Tensor | None) -> None:
+        self.parts, self.layers, self.counts = parts, layers, counts
+        self.task = -1
+
+    def meet(self, is_loss: bool, gradient: torch.Tensor) -> None:
+        """Once in each backward, with the gradient of the first result that it reaches, which is the loss if it is in it."""
+        if self.task == current_graph_task_id() or not self.parts.averages():
             return
-        found = everywhere({name: digest_of(one) for name, one in written.items()}, self.grid.everyone)
-        other = next((name for name in written if len({one.get(name) for one in found}) > 1), None)
-        if other is not None:
-            raise ApplyError(
-                f"a forward wrote {other} from its part of the batch, so data ranks would compute with other numbers in it: put its "
-                "module into eval mode, take a norm of each row (LayerNorm, GroupNorm), on GPUs give parallelize the result "
-                "of torch.nn.SyncBatchNorm.convert_sync_batchnorm(model), or leave ddp and fsdp out"
-            )
+        self.task, counts = current_graph_task_id(), None
+        if is_loss and self.counts is not None:
+            counts = torch.cat([self.counts.double(), gradient.detach().double().reshape(1)]).tolist()
+        self.parts.agree(self.layers, counts)
+
+
+def _refused(rank: int, other: Mapping[str, Any], own: Mapping[str, Any]) -> ApplyError | None:
+    """The error of this process if it has done something else with its part of a batch than another one."""
+    written, theirs = own["written"], other["written"]
+    name = next((one for one in written | theirs if written.get(one) != theirs.get(one)), None)
+    if name is not None:
+        return ApplyError(
+            f"a forward wrote {name} from its part of the batch, so data ranks would compute with other numbers in it: put its "
+            "module into eval mode, take a norm of each row (LayerNorm, GroupNorm), on GPUs give parallelize the result "
+            "of torch.nn.SyncBatchNorm.convert_sync_batchnorm(model), or leave ddp and fsdp out"
+        )
+    if other["counts"] is None or own["counts"] is None:
+        return None
+    return _of_unequal(other["counts"], own["counts"])
+
+
+def _of_unequal(other: Sequence[float], own: Sequence[float]) -> ApplyError | None:
+    """The error if the mean of two losses, each times its gradient, is not that of all labels."""
+    numbers, factors = torch.tensor([other[:-1], own[:-1]]).double(), torch.tensor([other[-1:], own[-1:]]).double()
+    products = numbers * factors.flip(0)
+    if torch.allclose(products[0], products[1], rtol=_LEAST_DIFFERENCE, atol=0.0, equal_nan=True):
+        return None
+    worst = int((products[0] - products[1]).abs().argmax())
+    least, most = (int(one) for one in numbers[:, worst].aminmax())
+    return ApplyError(
+        f"data ranks have {least} to {most} labels that count, and the mean of their losses is not that of the batch: give "
+        "the model num_items_in_batch= the number in the whole batch divided by model.layout.data, or parts with as "
+        "many labels"
+    )

@@ -22,7 +22,9 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionP
 from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel.choice.context_parallel import refuse_forms
+from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.group.kept_gathered import KeptGathered, hook_gradient
+from modular_converter.parallel.engine.group.same_calls import CallsOfAll, together
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.inference.plain_forwards import DirectGroup
 from modular_converter.parallel.layout import Layout, Training
@@ -160,6 +162,19 @@ def join_group(device: str | torch.device | None, offload: bool = False) -> torc
             "offload=: the process group takes no CPU tensors; make it with 'cpu:gloo,cuda:nccl', or let parallelize do so"
         )
     return place
+
+
+def begun_together(start: Callable[[Arguments], Any]) -> Callable[[Arguments], Any]:
+    """``parallelize`` of the processes of a group: an error of one of them alone is told to those that wait for it."""
+
+    @functools.wraps(start)
+    def begun(given: Arguments) -> Any:
+        join_group(given.device, given.training is not None and given.training.offload)
+        group = given.mesh.get_group() if getattr(given.mesh, "ndim", 0) == 1 else None
+        with together([CallsOfAll(dist.get_process_group_ranks(group))]):
+            return start(given)
+
+    return begun
 
 
 def _leave() -> None:

@@ -128,6 +128,7 @@ class CallsOfAll:
 
     Attributes:
         stepped: whether an optimizer has made a step since the last call; None while there was none.
+        layers: those that the forward under way has entered, where each gathers weights from all; None elsewhere.
         broken: why the connections of these processes are closed; None if they are not.
     """
 
@@ -136,15 +137,21 @@ class CallsOfAll:
         name = hashlib.sha256(repr(self.ranks).encode()).hexdigest()[:16]
         _MADE[name] += 1  # processes make their models together; each model has its own keys in the store
         self.key, self.number, self.noted = f"modular_converter/calls/{name}/{_MADE[name]}", 0, 0
-        self.refused_before, self.failures, self.agreed = "", 0, dict[str, str]()
+        self.refused_before, self.failures, self.times, self.agreed = "", 0, 0, dict[str, str]()
+        self.whose = self.own  # the process whose error that is
         self.stepped: bool | None = None
         self.broken: ApplyError | None = None
+        self.layers: list[int] | None = None
         if len(self.ranks) > 1:
             tell_process(default_store(), self.own)
         _CALLS.add(self)
 
     def begin(
-        self, said: Mapping[str, str], refused: Exception | None = None, called: Mapping[str, str] | None = None
+        self,
+        said: Mapping[str, str],
+        refused: Exception | None = None,
+        called: Mapping[str, str] | None = None,
+        layers: Sequence[int] | None = None,
     ) -> None:
         """Wait until all begin the next call.
 
@@ -153,6 +160,7 @@ class CallsOfAll:
             refused: the error of this process, which it raises.
             called: name -> the method, and what is known of its arguments where all that give this name must be given the
                 same, which those of a data rank must.
+            layers: those of the last forward, which are the same on all where each gathers weights from all.
 
         Raises ``ApplyError`` on all processes if one refuses, was refused something alone, has set something else, calls
         another method, was given another batch, or has made a step that another one has not.
@@ -160,7 +168,8 @@ class CallsOfAll:
         if self.broken is not None:
             raise self.broken
         if len(self.ranks) > 1:
-            for name, text in (called or {}).items():
+            steps = {} if layers is None else {_LAYERS: json.dumps([*layers])}
+            for name, text in (steps | dict(called or {})).items():
                 refused = refused or self._other(name, text)
             if self.stepped is not None:
                 refused = refused or self._other("steps", "a step of its optimizer" if self.stepped else "none")
@@ -177,14 +186,22 @@ class CallsOfAll:
             raise refused
         self.stepped = None if self.stepped is None else False
 
-    def _other(self, name: str, text: str) -> ApplyError | None:
-        """The error of this process if another one has begun the call with something else of this name."""
+    def compare(self, name: str, text: str) -> tuple[int, str] | None:
+        """The first process that has begun the next call, and what it has of this name; None if that is the same, or this one's."""
         own = f"{self.number + 1} {self.own} {text}"
         found = default_store().compare_set(f"{self.key}/{name}", self.agreed.get(name, ""), own).decode()
         self.agreed[name] = found  # which all have compared when they begin the next call
         _, first, other = found.split(" ", 2)
-        if other == text:
+        return None if other == text else (int(first), other)
+
+    def _other(self, name: str, text: str) -> ApplyError | None:
+        """The error of this process if another one has begun the call with something else of this name."""
+        found = self.compare(name, text)
+        if found is None:
             return None
+        first, other = found
+        if name == _LAYERS:
+            return _of_layers(first, other, text)
         if name == "steps":
             return ApplyError(
                 f"process {self.own} has made {text} since the last call, and process {first} {other}: their weights would "
@@ -197,7 +214,7 @@ class CallsOfAll:
                 "make the same, in the same order"
             )
         return ApplyError(
-            f"processes {min(int(first), self.own)} and {max(int(first), self.own)} divide the same layers, stages or sequences and were given different batches: give both "
+            f"processes {min(first, self.own)} and {max(first, self.own)} divide the same layers, stages or sequences and were given different batches: give both "
             "the same batch, in the same order; in a layout, part model.data_rank of model.layout.data, which is the same for both"
         )
 
@@ -223,18 +240,19 @@ class CallsOfAll:
             inside: of what processes compute together; those that wait there for this one end, unless they leave it, too.
         """
         seen = error.__dict__.setdefault("_noted_in", set())
-        if len(self.ranks) == 1 or self.key in seen or self.refused_before and not inside:
+        if len(self.ranks) == 1 or self.key in seen:
             return
         seen.add(self.key)
-        rank, self.refused_before = getattr(error, "of_process", (self.own, one_line(_first(error), 600)))
-        self.failures += inside
-        note = [self.number, self.failures, rank, self.refused_before]
+        if inside or not self.refused_before:
+            self.whose, self.refused_before = getattr(error, "of_process", (self.own, one_line(_first(error), 600)))
+        self.failures, self.times = self.failures + inside, self.times + 1
+        note = [self.number, self.failures, self.times, self.whose, self.refused_before]
         with contextlib.suppress(RuntimeError):  # the store has ended with the process that has it
             default_store().set(f"{self.key}/refused/{self.own}", json.dumps(note))
 
     def _clear(self) -> None:
         if self.refused_before:
-            self.refused_before, self.failures = "", 0
+            self.refused_before, self.failures, self.times = "", 0, 0
             default_store().delete_key(f"{self.key}/refused/{self.own}")
 
     def _met(self, note: str, refused: Exception | None) -> dict[int, dict[str, Any]]:
@@ -277,21 +295,22 @@ class CallsOfAll:
             return ApplyError(store.get(f"{self.key}/broken").decode())
         found = self._refused(store)
         alone = len(found) < len(self.ranks)  # else the same has happened to all
-        others = [note[2:] for rank, note in found.items() if rank != self.own]
-        if others and alone:
-            return _alone(*others[0])
+        own = found[self.own][2] if self.own in found else 0
+        others = [note for rank, note in found.items() if rank != self.own and (alone or note[2] > own)]
+        if others:
+            return _alone(*others[0][3:])
         if ended := ended_processes(store, self.ranks, killed_only=False):
             return _has_ended(ended[0])
         if found and alone:
-            return _alone(*found[self.own][2:])
+            return _alone(*found[self.own][3:])
         if waited_s > CALL_LIMIT_S:
             return ApplyError(
                 f"not all of processes {self.ranks} have called the model within {CALL_LIMIT_S:.0f} s, and this one has"
             )
         return None
 
-    def _refused(self, store: Any) -> dict[int, tuple[int, int, int, str]]:
-        """Process -> the number of the call in which it noted an error, how many were inside of it, whose it is, and the error."""
+    def _refused(self, store: Any) -> dict[int, tuple[int, int, int, int, str]]:
+        """Process -> the call in which it noted an error, how many were inside of it, how many in all, whose it is, and the error."""
         keys = {rank: f"{self.key}/refused/{rank}" for rank in self.ranks}
         return {rank: tuple(json.loads(store.get(key))) for rank, key in keys.items() if store.check([key])}
 
@@ -299,11 +318,21 @@ class CallsOfAll:
         """The error about a process that does not compute this call any more, which this one does; None if all may."""
         if store.check([f"{self.key}/broken"]):
             return ApplyError(store.get(f"{self.key}/broken").decode())
-        for rank, (number, failures, whose, text) in self._refused(store).items():
+        for rank, (number, failures, _, whose, text) in self._refused(store).items():
             if rank != self.own and failures and (number, failures) > (self.number, self.failures):
                 return _alone(whose, text)
         ended = ended_processes(store, self.ranks, killed_only=True)
-        return _has_ended(ended[0]) if ended else None
+        return _has_ended(ended[0]) if ended else self._of_other_layers(store)
+
+    def _of_other_layers(self, store: Any) -> ApplyError | None:
+        """The error of a process that waits in a layer which another one, that is through with this forward, has not entered."""
+        place = f"{self.key}/{_LAYERS}"
+        if self.layers is None or not store.check([place]):
+            return None
+        own = [*self.layers]
+        number, first, text = store.get(place).decode().split(" ", 2)
+        is_behind = int(number) != self.number + 1 or int(first) == self.own or json.loads(text)[: len(own)] == own
+        return None if is_behind else _of_layers(int(first), text, json.dumps(own))
 
     def _withdrawn(self, term: int) -> bool:
         """Whether this process was in time to begin this call no more."""
@@ -313,6 +342,17 @@ class CallsOfAll:
             return True
         store.add(f"{self.key}/begun", term)
         return False
+
+
+_LAYERS = "layers"
+
+
+def _of_layers(first: int, other: str, text: str) -> ApplyError:
+    return ApplyError(
+        f"process {first} computed layers {other} of its part of a batch in a forward, and this one {text}: each layer gathers "
+        "weights from all processes, or averages gradients over them, so all must compute the same: choose layers by what does not "
+        "depend on the part, or take a layout without ddp, fsdp and cp, such as tp2"
+    )
 
 
 def _alone(rank: int, text: str) -> ApplyError:

@@ -264,7 +264,8 @@ class SameSettings:
         shared = [(path, model.get_submodule(path)) for path in modules_with_shares(model)]
         tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
         self.spread = grid.data is not None
-        self.batch = PartsOfBatch(model, grid) if grid.layout.data > 1 else None
+        everyone = self.calls if self.gathers else CallsOfAll(dist.get_process_group_ranks(grid.everyone.group))
+        self.batch = PartsOfBatch(model, grid, everyone) if self.spread else None
         self.tables = tables
         groups = [one for one in (grid.group, grid.context) if one is not None and one.size > 1]
         self.stored = StoredShares(shared, groups)
@@ -290,9 +291,11 @@ class SameSettings:
             self.inside = True
             with together([self.calls]), gathering(self.spread):
                 yield partial(self._shown, args, kwargs, caches)
-                if self.batch is not None and torch.is_grad_enabled():
-                    self.batch.refuse_written()
-        except BaseException:
+        except BaseException as error:
+            if self.batch is not None and self.batch.calls is not self.calls and torch.is_grad_enabled():
+                self.batch.calls.left(
+                    error
+                )  # processes with copies meet in the backward, which this one does not begin
             end_broken(model)
             raise
         finally:
@@ -306,7 +309,7 @@ class SameSettings:
     def _shown(self, args: Any, kwargs: Any, caches: Any, result: Any) -> Any:
         """What the caller gets of a call's result."""
         if self.batch is not None and torch.is_grad_enabled():
-            self.batch.weigh(result, args, kwargs, self.settings)
+            self.batch.note(result, args, kwargs, self.settings)
         return result if self.caches is None else self.caches.show(result, given=caches)
 
     def _free(self, model: torch.nn.Module) -> None:
@@ -330,7 +333,8 @@ class SameSettings:
             refused = error
         try:
             called = {"call": method} if self.gathers else {}
-            self.calls.begin(said, refused, {**called, self.part: mark()} if self.has_equals else called)
+            called |= {self.part: mark()} if self.has_equals else {}
+            self.calls.begin(said, refused, called, self.calls.layers)
         except ApplyError:
             self.values, self.switches, self.settings = before  # a setting that stays is an error again
             raise

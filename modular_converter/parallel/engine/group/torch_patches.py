@@ -23,6 +23,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from modular_converter.parallel.engine.base.dropout import draw_as_first
+from modular_converter.parallel.engine.group import let_go
 from modular_converter.parallel.engine.group.gradients import (
     checked_backward,
     checked_grad,
@@ -344,6 +345,8 @@ def _averaged(users: Any, own: Any, tensor: Any, *args: Any, **kwargs: Any) -> A
     These have parts of a batch, and a loss of the caller's own in which whole weights meet them. Gradients of penalties are
     the same on all, so that their mean is no other.
     """
+    if not let_go.computes_together() and any(not isinstance(one, Replicate) for one in tensor.placements):
+        meet_of("full_tensor of a weight or gradient", tensor.device_mesh.mesh.flatten().tolist())
     found = own(tensor, *args, **kwargs)
     if found.requires_grad:
         grids = (user.__dict__.get("_grid") for user in users if _has_mesh(user, tensor.device_mesh))

@@ -22,6 +22,7 @@ from modular_converter.parallel.engine.group.held_weights import hold_weights
 from modular_converter.parallel.engine.group.in_process_group import opened, plan_and_skeleton
 from modular_converter.parallel.engine.group.process_grid import (
     ProcessGrid,
+    begun_together,
     join_group,
     process_grid,
     refuse_options,
@@ -47,6 +48,7 @@ from modular_converter.parallel.tiny.adapters import adapters_of
 _SCHEDULES = ("GPipe", "1F1B", "LoopedBFS", "Interleaved1F1B")
 
 
+@begun_together
 def parallelize_in_stages(given: Arguments) -> PipelineInLayout:
     """The pipeline of a layout with stages; all processes must call it with the same model, or the same folder.
 

@@ -1,0 +1,152 @@
+"""The last process alone does otherwise with its part of a batch; each process prints what it is told, and whether in time."""
+
+import json
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from modular_converter.parallel import parallelize
+from modular_converter.parallel.engine.group import let_go, same_calls
+from tests.parallel.settings_script import IDS, llama
+
+
+ROWS = torch.ones(2, 4)
+
+
+class Branches(nn.Module):
+    """What runs depends on the sign of what it gets."""
+
+    def __init__(self, writes=False, skips=False):
+        super().__init__()
+        self.writes, self.skips = writes, skips
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)) for _ in range(3))
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        other = bool(x.detach().sum() < 0)
+        if self.writes and other:
+            self.seen += 1
+        for number, layer in enumerate(self.layers):
+            if not (self.skips and other and number == 1):
+                x = x + layer(x)
+        return x
+
+
+def fails(*_):
+    raise ValueError("of one process")
+
+
+def own(layout, **options):
+    return parallelize(Branches(**options), layout=layout, device="cpu", example_inputs=(ROWS,), probe=False)
+
+
+def step(model, rows):
+    model(rows).pow(2).mean().backward()
+
+
+def writes(layout, alone):
+    model = own(layout, writes=True)
+    return lambda: step(model, -ROWS if alone else ROWS)
+
+
+def skips(layout, alone):
+    model = own(layout, skips=True)
+    return lambda: step(model, -ROWS if alone else ROWS)
+
+
+def skips_without_gradients(layout, alone):
+    model = own(layout, skips=True)
+    return torch.no_grad()(lambda: model(-ROWS if alone else ROWS))
+
+
+def labels(layout, alone):
+    model = parallelize(llama(), layout=layout, device="cpu", probe=False)
+
+    def run():
+        if alone:
+            model(input_ids=IDS, labels=IDS).loss.backward()
+        else:
+            model(input_ids=IDS).logits.mean().backward()
+
+    return run
+
+
+def forward(layout, alone):
+    model = own(layout)
+    if alone:
+        model.layers[1].register_forward_pre_hook(fails)
+    return lambda: step(model, ROWS)
+
+
+def backward(layout, alone):
+    model = own(layout)
+    if alone:
+        model.layers[1].register_forward_hook(lambda m, a, result: result.register_hook(fails) and None)
+    return lambda: step(model, ROWS)
+
+
+def graph(layout, alone):
+    model = own(layout)
+
+    def run():
+        rows = ROWS.clone().requires_grad_()
+        loss = model(rows).pow(2).mean()
+        if alone:
+            loss = loss + torch.autograd.grad(loss, rows, create_graph=True)[0].pow(2).mean()
+        loss.backward()
+
+    return run
+
+
+def stops(layout, alone):
+    model, done = own(layout), []
+
+    def run():
+        if alone and done:
+            time.sleep(4.0)
+            sys.exit()
+        done.append(step(model, ROWS))
+
+    return run
+
+
+def whole(layout, alone):
+    model = own(layout)
+    same_calls.LIMIT_S = 2.0
+    weight = next(model.parameters())
+    return lambda: weight.full_tensor() if alone else time.sleep(3.0)
+
+
+def starts(layout, alone):
+    def run():
+        model = Branches()
+        if alone:
+            model.layers[0][0].weight.register_hook(fails)
+        parallelize(model, layout=layout, device="cpu", example_inputs=(ROWS,), probe=False)
+
+    return run
+
+
+def main(case, layout):
+    """Tell what each of two runs says."""
+    torch.manual_seed(0)
+    run = globals()[case](layout, dist.get_rank() == dist.get_world_size() - 1)
+    let_go.REFUSED_LIMIT_S = 1.0
+    told, start = [], time.monotonic()
+    for _ in range(2):
+        try:
+            run()
+            told.append("")
+        except Exception as error:
+            told.append(f"{type(error).__name__}: {error}")
+    late = time.monotonic() - start
+    print(json.dumps({"process": dist.get_rank(), "told": told, "within": late < 60}), flush=True)
+    time.sleep(3.0)  # others are told by this one's notes, and not by its end
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    main(*sys.argv[1:])
