@@ -12,7 +12,7 @@ import torch
 
 from modular_converter.parallel.choice.select_plan import GivenPlan
 from modular_converter.parallel.engine.base.adapted import base_of
-from modular_converter.parallel.engine.base.preflight import refuse_quantised, scheme_of
+from modular_converter.parallel.engine.base.preflight import refuse_narrow, refuse_quantised, scheme_of
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout, Training
 from modular_converter.parallel.proof.prove import inputs_by_name
@@ -135,6 +135,7 @@ def _check_model(given: Arguments) -> None:
         raise ApplyError("the model is parallelized already; take it back with .cpu() first")
     if "_applied" in model.__dict__:
         raise ApplyError("the model is sharded already; make it whole with .unshard() first")
+    refuse_narrow(model)
     adapters_of(model)  # raises for adapters that no plan supports
 
 

@@ -188,3 +188,13 @@ def refuse_quantised(config: Any, name: str, loaded: bool = False) -> None:
             raise ApplyError(
                 f"{name}: its weights are quantised ({scheme}), packed with scales that a plan does not cut; {remedy}"
             )
+
+
+def refuse_narrow(model: torch.nn.Module) -> None:
+    """Raise ``ApplyError`` for weights and buffers in floating point of 8 bits, which processes cannot exchange on all devices."""
+    for name, one in (*model.named_parameters(), *model.named_buffers()):
+        if one.is_floating_point() and one.element_size() == 1:
+            raise ApplyError(
+                f"{name} is of {one.dtype}: processes exchange and sum no numbers of this type; convert the model before, as "
+                "model.to(torch.bfloat16) does, and multiply by scales of your own meanwhile"
+            )

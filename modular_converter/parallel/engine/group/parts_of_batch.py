@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -31,10 +32,15 @@ from modular_converter.parallel.tiny.build import MOST_PARAMETERS, Small, copy_o
 from modular_converter.parallel.tiny.inputs import examples_of
 from modular_converter.parallel.torch_private import current_graph_task_id, pytree
 from modular_converter.parallel.trace.record import forward_names
+from modular_converter.parallel.trace.unchanged import same_attributes
+
+
+logger = logging.getLogger(__name__)
 
 
 # The label that a loss ignores, in transformers and in `torch.nn.functional.cross_entropy`.
 _IGNORED = -100
+_MOST_TRIED = 1e9  # weights of a module that is tried itself, of which a second copy is made meanwhile
 _LEAST_DIFFERENCE = 1e-6  # of weights; a GPU may round the gradient of a loss
 
 
@@ -88,16 +94,26 @@ _SEVERAL = 2
 def look_at_rows(model: torch.nn.Module) -> None:
     """Before a model is shared out over data ranks: its example inputs show whether rows depend on each other.
 
-    A module without them keeps a copy, which the first batch shows. Raises ``ApplyError`` if rows depend on each other.
+    A module without them keeps a copy, which the first batch shows, if it is small. Raises ``ApplyError`` if rows depend on
+    each other, and warns about a module that is too large to be looked at.
     """
-    examples = examples_of(model)
-    with contextlib.suppress(BuildError):  # too large for a copy, or it cannot be copied
-        if examples is not None:
+    examples, count = examples_of(model), sum(one.numel() for one in model.parameters())
+    is_own = not hasattr(getattr(model, "config", None), "model_type")
+    if is_own and count > (MOST_PARAMETERS if examples is None else _MOST_TRIED):
+        cure = "give example_inputs=, or try" if examples is None else "try"
+        logger.warning(
+            "%s: of %.0f million weights, it was not looked at whether its rows depend on each other, as behind a mean over the "
+            "batch, with which data ranks would train otherwise than one device: %s a small instance",
+            *(type(model).__name__, count / 1e6, cure),
+        )
+        return
+    with contextlib.suppress(BuildError):  # it cannot be copied, or does not run alone
+        if examples is not None and count > MOST_PARAMETERS:
+            with same_attributes(model):
+                _refuse_mixed(model, Small(type(model).__name__, "", model.eval(), inputs_by_name(model, examples)))
+        elif examples is not None:
             _refuse_mixed(model, small_copy(model, examples))
-        elif (
-            not hasattr(getattr(model, "config", None), "model_type")
-            and sum(one.numel() for one in model.parameters()) <= MOST_PARAMETERS
-        ):
+        elif is_own:
             model.__dict__[_COPY] = copy_of(model)
 
 

@@ -18,6 +18,7 @@ from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_sc
 from modular_converter.parallel.choice.loss_of_parts import refuse_mixed_rows, single_rows
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta, tried_without_data
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
+from modular_converter.parallel.engine.base.preflight import refuse_narrow
 from modular_converter.parallel.engine.base.settings import settings_of
 from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
 from modular_converter.parallel.engine.group.gradients import norm_of, refuse_other_type, scale_gradients
@@ -181,6 +182,7 @@ class Pipeline(Checkpoints):
             raise ApplyError(f"plan= is a {type(plan).__name__}: {_NO_STAGES}")
         if example_inputs is not None:
             remember_examples(model, inputs_by_name(model, example_inputs))
+        refuse_narrow(model)
         self._place = join_group(device)
         own_group: Any = dist.group.WORLD if group is None else group
         self._group, self._chunks = own_group, chunks
