@@ -142,6 +142,10 @@ def own_loss(loss, target=Y):
     return difference(whole, there)
 
 
+def whole_in_place():
+    parallelize(made(Norms), layout="fsdp2", example_inputs=(X,), device="cpu").unshard()
+
+
 def hook_of_all():
     there = parallelize(made(Norms), layout="tp2", example_inputs=(X,), device="cpu")
     handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
@@ -183,6 +187,7 @@ USES = {
     "weights of classes": (own_loss, lambda out, target: F.cross_entropy(out, target, WEIGHTS)),
     "comparison of rows": (own_loss, similar_rows),
     "hook of all modules": (hook_of_all,),
+    "whole in place": (whole_in_place,),
     "experts": (moe,),
     "balance of experts": (moe,),
 }

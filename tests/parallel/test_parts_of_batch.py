@@ -42,6 +42,7 @@ def test_parts_give_the_gradient_of_the_whole(found, use):
         ("mean of labels that count", "rows count otherwise in loss= together than alone"),
         ("weights of classes", "return a sum over rows, divided by a number of the whole batch"),
         ("hook of all modules", "register_module_forward_hook and the like) would get this process's shares"),
+        ("whole in place", "unshard() does not go with data ranks"),
         ("balance of experts", "the model's loss is not the mean of the losses of parts of the batch"),
         ("comparison of rows", "rows count otherwise in loss= together than alone"),
     ],

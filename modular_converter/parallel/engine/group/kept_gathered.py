@@ -101,7 +101,7 @@ class KeptGathered:
                 f"a {type(module).__name__} was called by itself, and data ranks average gradients of its weights in a forward of "
                 "the model alone: call the model, or take torch.no_grad()"
             )
-        as_root(self.model).unshard()  # until `reshard`
+        FSDPModule.unshard(as_root(self.model))  # until `reshard`
         self.alone = module
 
     def _after_alone(self, module: Any, args: Any, result: Any) -> None:

@@ -226,7 +226,16 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
             one.set_gradient_divide_factor(grid.layout.data)
             one.set_force_sum_reduction_for_comms(True)  # gloo has no sums of products
     _keep_names(model)
+    type(model).unshard = _refuse_whole
     KeptGathered(model, units, grid.everyone, options.compile)
+
+
+def _refuse_whole(model: Any, *args: Any, **kwargs: Any) -> Any:
+    """``unshard`` of a whole model, where that of `fully_shard` would gather its own weights until the next forward, and return None."""
+    raise ApplyError(
+        "unshard() does not go with data ranks (ddp, fsdp, cp): make the model anew, give it the result of full_state_dict(), change "
+        "it, and parallelize it again"
+    )
 
 
 def _keep_names(model: Any) -> None:

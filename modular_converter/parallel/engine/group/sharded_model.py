@@ -92,7 +92,7 @@ class Sharded(InLayout, MemoryFigures):
     def unshard(self: Any) -> Any:
         """Make the model whole again, in place, on every rank; all ranks must call it.
 
-        With data ranks, ``fully_shard`` replaces this method; use ``full_state_dict`` there.
+        With data ranks it is refused; use ``full_state_dict`` there.
         """
         applied = self._applied
         show_sizes(self.__dict__.pop("_hidden_sizes"))
