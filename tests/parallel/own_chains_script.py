@@ -20,7 +20,6 @@ from tests.parallel.own_chains import (
     Parts,
     Scored,
     Unscored,
-    WritingBlock,
     leading,
     loss,
     made,
@@ -136,9 +135,6 @@ def main(layouts, names):
             "handed to mixed rows": refused(lambda: of_first_batch(HandingMixed())),
             "alone in the first batch": refused(lambda: of_first_batch(Chain())),
             "counts": refused(lambda: counting.step(rows(), target=torch.zeros(8, 3))),
-            "writes with data ranks": refused(
-                lambda: parallelize(alike(Chain(WritingBlock)), layout="ddp2", device="cpu")(rows())
-            ),
             "types": refused(lambda: parallelize(alike(mixed), **given_here)),
             "no loss": refused(lambda: unscored.step(rows(), labels=labels)),
             "no layers": refused(lambda: Pipeline(Parts(), chunks=2, example_inputs=named, device="cpu")),

@@ -46,7 +46,6 @@ def test_errors_say_what_to_write(two):
     assert "and data ranks have fewer rows" in said["mixed in the first batch"]
     assert "and data ranks have fewer rows" in said["handed to mixed rows"]
     assert said["alone in the first batch"] == "no error: [1, 4, 4]"
-    assert "let it make a new tensor, as ReLU() does" in said["writes with data ranks"]
     assert "a forward set calls for each micro-batch" in said["counts"]
     assert "layers.0.up.weight (float64) and layers.0.down.weight (float32): data ranks sum" in said["types"]
     assert "the model returns a Tensor without a loss: give Pipeline, or Training(…), a loss=" in said["no loss"]
