@@ -191,6 +191,7 @@ def test_what_is_computed_from_another_stages_result_arrives() -> None:
     assert isinstance(plan, PipelinePlan)
     assert verify_pipeline(model, plan, inputs).passed
     flow = flow_of(model, plan, inputs, asks=True)
+    assert flow.asked and not flow_of(model, plan, inputs).asked
     first, last = StageModule(model, plan, range(2)), StageModule(model, plan, range(2, 3))
     first.prepare(flow)
     last.prepare(flow)
