@@ -5,6 +5,7 @@ that are removed, added, renamed, or have another shape.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from modular_converter.breaking.facts import (
@@ -46,11 +47,13 @@ def for_message(text: str | None) -> str:
     return text if len(text) <= MOST else f"{text[:MOST]}…"
 
 
-def changes_of_model(model: str, old: ModelFacts, new: ModelFacts) -> list[ModelChange]:
-    """The changes of a model, each once, in the order of its files."""
+def changes_of_model(
+    model: str, old: ModelFacts, new: ModelFacts, renamed: Mapping[str, str] = MappingProxyType({})
+) -> list[ModelChange]:
+    """The changes of a model, each once, in the order of its files; `renamed` has the new names of classes of a moved one."""
     found: dict[ModelChange, None] = {}
     for name, before in old.files.items():
-        found.update(dict.fromkeys(_file(before, new.files.get(name), new)))
+        found.update(dict.fromkeys(_file(before, new.files.get(name), new, renamed)))
     for kind, was in old.renamings.items():
         now = new.renamings.get(kind, was)
         if now.text != was.text:
@@ -69,29 +72,32 @@ def _joined(found: Mapping[ModelChange, None]) -> list[ModelChange]:
     return list(best.values())
 
 
-def _file(old: FileFacts, new: FileFacts | None, whole: ModelFacts) -> Iterator[ModelChange]:
+def _file(
+    old: FileFacts, new: FileFacts | None, whole: ModelFacts, renamed: Mapping[str, str]
+) -> Iterator[ModelChange]:
     """The changes of a file. What it had may be in another file now; that is told where users find another thing there."""
     elsewhere = {name for file in whole.files.values() for name in (*file.exported, *file.classes)}
     for name in old.exported:
         if name not in elsewhere:
             place = CodePlace(new.path, new.line) if new is not None else CodePlace(whole.init, 1)
-            yield ModelChange("export-removed", place, f"no longer exports `{name}`", name)
+            other = f", but `{renamed[name]}`" if renamed.get(name, name) != name else ""
+            yield ModelChange("export-removed", place, f"no longer exports `{name}`{other}", name)
     moved = {name: one for file in whole.files.values() for name, one in file.classes.items()}
     for name, before in ((name, old.classes[name]) for name in old.exported if name in old.classes):
-        after = (new.classes.get(name) if new is not None else None) or moved.get(name)
+        after = (new.classes.get(name) if new is not None else None) or moved.get(renamed.get(name, name))
         if after is not None:
-            yield from _class(before, after)
+            yield from _class(before, after, renamed)
         elif name in elsewhere:  # made by a call, say: `Net = wrap(_Net)`
             place = CodePlace(new.path, new.line) if new is not None else CodePlace(whole.init, 1)
             yield ModelChange("state-not-known", place, f"what `{name}` is now is not known", name)
 
 
-def _class(old: PublicClass, new: PublicClass) -> Iterator[ModelChange]:
+def _class(old: PublicClass, new: PublicClass, renamed: Mapping[str, str]) -> Iterator[ModelChange]:
     here = new.place
     if old.state is not None and new.state is not None:
         yield from compare_states(old.state, new.state)
     for name in old.bases:
-        if name not in new.bases and not name.startswith("_"):
+        if renamed.get(name, name) not in new.bases and not name.startswith("_"):
             yield ModelChange("base-removed", here, f"no longer is a `{name}`", name)
     yield from _settings(old, new, here)
     for name, before in old.methods.items():

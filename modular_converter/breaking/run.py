@@ -5,6 +5,7 @@ each model in both -> changes -> causes -> findings
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -28,11 +29,18 @@ from modular_converter.check.cache.answers import KeptAnswers, KeptIndexes
 from modular_converter.check.cache.key import key_of, remembered_versions
 from modular_converter.check.run import CheckOptions
 from modular_converter.convert.batch import Progress, in_processes
+from modular_converter.convert.schedule import caseless
 from modular_converter.convert.source.library import KNOWN, Library, Observations
 from modular_converter.files.arguments import ALL, Selection, select_files
 from modular_converter.findings import ConversionError, Finding
 from modular_converter.rules import input_files
 from modular_converter.settings.values import is_modular
+
+
+LEAST_NAMES, LEAST_LINES = 0.5, 0.75
+"""The shares of a model's names, and of its lines, by which another one is known to be the same. Models that are copies of one
+architecture share most lines, too: each name that is gone is told all the same.
+"""
 
 
 class BreakingResult(NamedTuple):
@@ -169,6 +177,7 @@ def _of_model(model: str, old: ModelTree, new: ModelTree, kept: KeptFacts) -> Kn
     facts = new.facts(moved or model)
     place = CodePlace(facts.init, 1)
     changes = [ModelChange("export-removed", place, f"moves to `{moved}`", moved, model=model)] if moved else []
+    renamed = _renamed(model, moved, old, new) if moved else {}
     own = {os.path.join(new.models, model, name) for tree in (old, new) for name in tree.told_of(model)}
     reads = _named(own.union(facts.reads), new)  # also those that only one tree has
     is_heir = any(is_modular(name, new.library.settings) for name in new.names.get(moved or model, ()))
@@ -178,9 +187,9 @@ def _of_model(model: str, old: ModelTree, new: ModelTree, kept: KeptFacts) -> Kn
         return KnownModel((), reads, reads, told, facts=facts_text(facts, new) if is_older else "")
     if (known := kept.find(model, old)) is not None:
         record, before = known
-        return KnownModel((*changes, *changes_of_model(model, before, facts)), reads, record.reads, told)
+        return KnownModel((*changes, *changes_of_model(model, before, facts, renamed)), reads, record.reads, told)
     before = old.facts(model)
-    changes += changes_of_model(model, before, facts)
+    changes += changes_of_model(model, before, facts, renamed)
     return KnownModel(tuple(changes), reads, _named(before.reads, old), told, facts_text(before, old))
 
 
@@ -190,13 +199,37 @@ def _is_gone(model: str, old: ModelTree, new: ModelTree) -> bool:
 
 
 def _moved_to(model: str, old: ModelTree, new: ModelTree) -> str:
-    """The new model that exports most names of one that is gone, and at least half of them; "" for none."""
-    names = old.exported(model)
+    """The new model that exports most names of one that is gone, and at least half of them; else the one that has most of its
+    lines, but for the names of the two models; "" for none.
+    """
+    names, lines = old.exported(model), _lines(model, old)
     come = sorted(one for one in new.names if not old.told_of(one))
-    shared, found = max(
-        ((len(names & new.exported(one)), one) for one in come), key=lambda one: one[0], default=(0, "")
+    ways = (
+        (LEAST_NAMES, [(len(names & new.exported(one)) / max(len(names), 1), one) for one in come]),
+        (LEAST_LINES, [((lines & _lines(one, new)).total() / max(lines.total(), 1), one) for one in come]),
     )
-    return found if shared * 2 >= len(names) > 0 else ""
+    for least, shares in ways:
+        share, found = max(shares, key=lambda one: one[0], default=(0, ""))
+        if share >= least:
+            return found
+    return ""
+
+
+def _lines(model: str, tree: ModelTree) -> Counter[str]:
+    """The lines of a model's files without its name, and without comments, such as a banner."""
+    texts = (tree.library.text_if_readable(os.path.join(tree.models, model, name)) for name in tree.told_of(model))
+    lines = (line.partition("#")[0].strip() for text in texts for line in (text or "").split("\n"))
+    return Counter(_nameless(one, model) for one in lines if one)
+
+
+def _nameless(text: str, model: str) -> str:
+    return caseless(text).replace(caseless(model), "")
+
+
+def _renamed(model: str, moved: str, old: ModelTree, new: ModelTree) -> dict[str, str]:
+    """The names that a model exports by which those of one that is gone are told: they differ by the names of the two."""
+    now = {_nameless(one, moved): one for one in new.exported(moved)}
+    return {one: now.get(_nameless(one, model), one) for one in old.exported(model) - new.exported(moved)}
 
 
 def _named(paths: Iterable[str], tree: ModelTree) -> dict[str, str]:

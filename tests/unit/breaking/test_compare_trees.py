@@ -214,20 +214,20 @@ def move(zoo: Path) -> None:
 
 
 MOVED = {
-    "both names": ([], ["MC603 renames `o_proj` to `out_proj` in `PhiAttention`: 1 model (phi), 1 key", "MC611 moves to `psi`: 1 model (phi)"]),
-    "half of them": (["PhiModel"], ["MC611 moves to `psi`: 1 model (phi)", "MC611 no longer exports `PhiModel`: 1 model (phi)"]),
-    "none": (["PhiModel", "PhiConfig"], ["MC611 no longer exports `PhiConfig`: 1 model (phi)", "MC611 no longer exports `PhiModel`: 1 model (phi)"]),
+    "both names": ({}, ["MC603 renames `o_proj` to `out_proj` in `PhiAttention`: 1 model (phi), 1 key", "MC611 moves to `psi`: 1 model (phi)"]),
+    "half of them": ({"PhiModel": "PsiModel"}, ["MC603 renames `o_proj` to `out_proj` in `PhiAttention`: 1 model (phi), 1 key", "MC611 moves to `psi`: 1 model (phi)", "MC611 no longer exports `PhiModel`, but `PsiModel`: 1 model (phi)"]),
+    "none": ({"Phi": "Psi"}, ["MC603 renames `o_proj` to `out_proj` in `PsiAttention`: 1 model (phi), 1 key", "MC611 moves to `psi`: 1 model (phi)", "MC611 no longer exports `PhiConfig`, but `PsiConfig`: 1 model (phi)", "MC611 no longer exports `PhiModel`, but `PsiModel`: 1 model (phi)", "MC616 changes `_no_split_modules` in `PsiModel`: 1 model (phi)"]),
+    "none, and few lines": ({"Phi": "Psi", "self": "this", "config": "settings"}, ["MC611 no longer exports `PhiConfig`: 1 model (phi)", "MC611 no longer exports `PhiModel`: 1 model (phi)"]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", MOVED)
 def test_a_model_that_moves_is_compared_where_it_is_now(case: str, published: Path, zoo: Path) -> None:
     move(zoo)
-    for name in MOVED[case][0]:
-        for file in ("modeling_psi.py", "configuration_psi.py"):
-            path = zoo / "models/psi" / file
-            path.write_text(path.read_text().replace(name, name.replace("Phi", "Psi")))
     edit(zoo, "modeling_psi.py", "o_proj", "out_proj")
+    for path in (zoo / "models/psi").iterdir():
+        for name, other in MOVED[case][0].items():
+            path.write_text(path.read_text().replace(name, other))
     assert sorted(f"{one['code']} {one['message']}" for one in told(zoo, published)) == MOVED[case][1]
 
 
