@@ -16,7 +16,7 @@ from modular_converter.convert.source.library import Library, ModelNames
 from modular_converter.convert.source.rename import in_own_terms, own_folder_name, without_copy_comments
 from modular_converter.files.arguments import ALL, model_folder, required_models_folder
 from modular_converter.files.write import is_generated, source_path, without_banner
-from modular_converter.findings import UNPARSABLE, ConversionError, Location, locate_parse_error
+from modular_converter.findings import ConversionError, Location
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import parse
@@ -169,6 +169,7 @@ def no_inherit_module(models_folder: str, library: Library) -> str:
 
 
 def _read_file(path: str, kind: str, modular: str, library: Library) -> FlatFile:
+    library.module(path)  # raises for a text that is no Python, at its line in the whole file
     text = library.text(path)
     header_of = is_generated(text)
     own = bool(header_of) and os.path.basename(header_of) == os.path.basename(source_path(modular, library.settings))
@@ -178,13 +179,9 @@ def _read_file(path: str, kind: str, modular: str, library: Library) -> FlatFile
     else:
         body = without_copy_comments(text, library.settings.copy_comment)
         marks = text.count("\n") - body.count("\n")
-    try:
-        module = in_own_terms(index_module(body, path), library)
-        module = module if own else in_portable_words(module, path, library)
-        has_docstring = ast.get_docstring(parse(body)) is not None
-    except UNPARSABLE as error:
-        raise ConversionError(input_files.syntax_error(*locate_parse_error(path, error))) from None
-    return FlatFile(kind, path, text, module, own, marks, has_docstring)
+    module = in_own_terms(index_module(body, path), library)
+    module = module if own else in_portable_words(module, path, library)
+    return FlatFile(kind, path, text, module, own, marks, ast.get_docstring(parse(body)) is not None)
 
 
 def import_origin(name: ImportedName, path: str, library: Library) -> Definition | str:

@@ -77,6 +77,11 @@ def _file(
 ) -> Iterator[ModelChange]:
     """The changes of a file. What it had may be in another file now; that is told where users find another thing there."""
     elsewhere = {name for file in whole.files.values() for name in (*file.exported, *file.classes)}
+    if new is not None and not new.is_known:
+        yield ModelChange(
+            "state-not-known", CodePlace(new.path, 1), "cannot be read, so what it holds is not known", ""
+        )
+        return
     for name in old.exported:
         if name not in elsewhere:
             place = CodePlace(new.path, new.line) if new is not None else CodePlace(whole.init, 1)

@@ -155,6 +155,8 @@ class FileFacts:
     line: int
     """The line of `__all__`."""
     classes: Mapping[str, PublicClass]
+    is_known: bool = True
+    """Whether it can be read."""
 
 
 @dataclass(frozen=True)
@@ -222,8 +224,11 @@ class ModelTree:
         reader = _Reader(Interpreter(self._names_in_files, self.models, self.files_in))
         files = {}
         for name in self.told_of(model):
-            with contextlib.suppress(ConversionError):  # the check of the file tells of it
-                files[name] = reader.file(os.path.join(self.models, model, name))
+            path = os.path.join(self.models, model, name)
+            try:
+                files[name] = reader.file(path)
+            except ConversionError:
+                files[name] = FileFacts(path, (), 1, {}, is_known=False)
         folder = model if "__init__.py" in self.names.get(model, ()) else ""
         init = os.path.join(self.models, folder, "__init__.py")
         return ModelFacts(files, init, dict(self._renamings(files)), observations.reads)

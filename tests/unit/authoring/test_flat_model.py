@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.authoring.draft import import_line
-from modular_converter.authoring.flat_model import choose_models, import_origin, in_portable_words
+from modular_converter.authoring.flat_model import choose_models, import_origin, in_portable_words, read_flat_model
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import ConversionError
 from modular_converter.model.index import index_module
@@ -114,3 +114,12 @@ def test_imports_that_a_conversion_refuses_are_of_the_file_that_defines_them(tmp
         module = in_portable_words(index_module(f"{written}\n", path), path, library)
         found = [import_line(name) for one in module.statements for name in one.imports]
         assert (case, found) == (case, [wanted or written])
+
+
+def test_a_file_that_is_no_python_is_told_at_its_own_line(tmp_path: Path) -> None:
+    path = tmp_path / "models" / "old" / "modeling_old.py"
+    path.parent.mkdir(parents=True)
+    path.write_text("# Copied from models.new.modeling_new.Feed\nclass Feed: ...\n\n\ndef (:\n")
+    with pytest.raises(ConversionError) as error:
+        read_flat_model(str(path.parent), "old", Library(load_settings(str(tmp_path / "models"))))
+    assert [(one.code, one.location.line) for one in error.value.findings] == [("MC101", 5)]

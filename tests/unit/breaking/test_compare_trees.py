@@ -231,6 +231,15 @@ def test_a_model_that_moves_is_compared_where_it_is_now(case: str, published: Pa
     assert sorted(f"{one['code']} {one['message']}" for one in told(zoo, published)) == MOVED[case][1]
 
 
+def test_a_file_that_cannot_be_read_loses_no_names(published: Path, zoo: Path) -> None:
+    path = zoo / "models/llama/modeling_llama.py"
+    path.write_text(path.read_text() + "def (:\n")
+    found = [one for one in told(zoo, published, "llama") if str(one["code"]).startswith("MC6")]
+    assert [(one["code"], one["message"], Path(str(one["path"])).name) for one in found] == [
+        ("MC609", "cannot be read, so what it holds is not known: 1 model (llama)", "modeling_llama.py")
+    ]
+
+
 @pytest.mark.parametrize("rest", ['from .core import LlamaModel\n\n\n__all__ = ["LlamaModel"]\n', "__all__ = []\n"])
 def test_a_class_in_another_file_is_compared(rest: str, published: Path, zoo: Path) -> None:
     name = "core.py" if "core" in rest else "modeling_core.py"
