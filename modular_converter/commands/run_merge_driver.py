@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import click
 
 from modular_converter.check.cache.key import tool_stamp
 from modular_converter.check.cache.store import cache_folder, digest, keep_values, read_values
 from modular_converter.check.run import CheckOptions, check
+from modular_converter.commands.options import report
 from modular_converter.files.arguments import ALL
 from modular_converter.files.write import replace_file
 from modular_converter.findings import ConversionError
@@ -51,16 +53,30 @@ def set_up(root: str | None, package: str | None, *, yes: bool) -> int:
         if isinstance(error.__context__, KeyboardInterrupt):
             raise
         raise click.UsageError("nobody has answered: `--yes` writes without asking.") from None
-    merge_driver.install_driver(repository, generated)
+    if not _done(lambda: merge_driver.install_driver(repository, generated)):
+        return 2
     click.echo(f"Commit {where}; others run `modular-convert merge-driver install` in their clones.")
     return 0
 
 
 def take_away() -> int:
     """Remove what `set_up` has written."""
-    path = merge_driver.uninstall_driver(_repository(os.getcwd()))
+    path = _done(lambda: merge_driver.uninstall_driver(_repository(os.getcwd())))
+    if not path:
+        return 2
     click.echo(f"The driver is no longer in the configuration of this clone, nor in {shown_path(path, os.getcwd())}.")
     return 0
+
+
+def _done(change: Callable[[], str]) -> str:
+    """The path that a change of the set-up returns; "" where something cannot be written, which is reported."""
+    try:
+        return change()
+    except ConversionError as error:
+        report(error.findings)
+    except GitError as error:
+        raise click.UsageError(f"git cannot write the configuration of this clone: {error}.") from None
+    return ""
 
 
 def resolve_versions(base: str, ours: str, theirs: str, path: str) -> int:

@@ -244,7 +244,8 @@ def models_folder(package: str | None, root: str | None, listings: Listings | No
     if package:
         folder = find_package(package, os.getcwd())
         if folder is None:
-            raise ConversionError(input_files.nothing_to_convert(package, reason="no such package is installed"))
+            reason = "a folder is given by `--root`" if os.path.isdir(package) else "no such package is installed"
+            raise ConversionError(input_files.nothing_to_convert(package, reason=reason))
         return os.path.join(folder, "models")
     named = root or load_settings(os.getcwd()).root
     if named:

@@ -10,7 +10,6 @@ clone, which git never takes from a repository.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
@@ -24,7 +23,7 @@ from modular_converter.files.write import replace_file
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.git.affected import sources_of
 from modular_converter.git.work_tree import GitError, Repository, WorkTrees, blob_name, run_git
-from modular_converter.rules import stale_files
+from modular_converter.rules import input_files, stale_files
 from modular_converter.settings.load import load_settings_of
 from modular_converter.settings.values import Settings, is_modular, modular_of
 
@@ -44,6 +43,8 @@ def install_driver(repository: Repository, generated: Collection[str]) -> str:
 
     Args:
         generated: the generated files in it, as absolute paths.
+
+    Raises `ConversionError` or `GitError` where one of them cannot be written.
     """
     path = os.path.join(repository.top, ATTRIBUTES)
     before, _, after = _parts(_read(path))
@@ -54,14 +55,20 @@ def install_driver(repository: Repository, generated: Collection[str]) -> str:
 
 
 def uninstall_driver(repository: Repository) -> str:
-    """Remove both; returns the path of the attributes."""
+    """Remove both; returns the path of the attributes. Raises as `install_driver`."""
     path = os.path.join(repository.top, ATTRIBUTES)
     before, block, after = _parts(_read(path))
     if block:
         _write(path, before + after)
-    with contextlib.suppress(GitError):  # it is not there
+    if _configured(repository):
         run_git(repository.top, "config", "--local", "--remove-section", f"merge.{NAME}")
     return path
+
+
+def _configured(repository: Repository) -> str:
+    """The driver in the configuration of a clone; "" for none."""
+    output = run_git(repository.top, "config", "--local", "--default", "", "--get", f"merge.{NAME}.driver")
+    return output.decode("utf-8", "replace").strip()
 
 
 def missing_setup(folder: str, generated: Collection[str]) -> list[Finding]:
@@ -74,10 +81,9 @@ def missing_setup(folder: str, generated: Collection[str]) -> list[Finding]:
             return []
         if block != _block(repository, generated):
             return [stale_files.merge_setup_missing(Location(path), "it does not name the generated files of today")]
-        output = run_git(repository.top, "config", "--local", "--default", "", "--get", f"merge.{NAME}.driver")
+        if _configured(repository):
+            return []
     except (GitError, OSError):
-        return []
-    if output.decode("utf-8", "replace").strip():
         return []
     return [stale_files.merge_setup_missing(Location(path), "the driver is not in the configuration of this clone")]
 
@@ -110,10 +116,14 @@ def _read(path: str) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    if text:
-        replace_file(path, text.encode("utf-8", "surrogateescape"))
-    elif os.path.exists(path):
-        os.unlink(path)
+    try:
+        if text:
+            replace_file(path, text.encode("utf-8", "surrogateescape"))
+        elif os.path.exists(path):
+            os.unlink(path)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConversionError(input_files.read_only_target(Location(path), reason)) from None
 
 
 CONFIGURATION = (".toml", ".cfg")

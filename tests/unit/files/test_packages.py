@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from modular_converter.files.arguments import models_folder
 from modular_converter.files.read import find_package, program_on_path
+from modular_converter.findings import ConversionError
 from modular_converter.git.work_tree import GitError, WorkTrees
 
 
@@ -72,3 +74,12 @@ def test_a_program_in_the_forbidden_folder_is_not_found(tmp_path, monkeypatch, f
 def test_a_folder_without_a_repository_is_called_that(tmp_path):
     with pytest.raises(GitError, match="not a git repository"):
         WorkTrees().of(str(tmp_path))
+
+
+@pytest.mark.parametrize(("name", "said"), [("there", "`--root`"), ("missing", "no such package is installed")])
+def test_a_folder_is_no_package(name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "src" / "there").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConversionError) as error:
+        models_folder(f"src/{name}", None)
+    assert said in error.value.findings[0].message

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from modular_converter.check.run import CheckOptions, check
 from modular_converter.commands.subcommands import merge_driver_command
+from modular_converter.git import merge_driver
 from modular_converter.git.merge_driver import ATTRIBUTES, missing_setup
 from tests.unit.trees import TWO_METHODS as OLD
 from tests.unit.trees import commit, edit, fix, git, run
@@ -55,6 +56,25 @@ def test_nothing_is_installed_without_an_answer(zoo: Path, answer: str, code: in
     done = CliRunner().invoke(merge_driver_command, ["install"], input=answer)
     assert done.exit_code == code and said in done.output
     assert not (zoo / ".gitattributes").exists() or "modular" not in (zoo / ".gitattributes").read_text()
+
+
+@pytest.mark.parametrize("command", [["install", "--yes"], ["uninstall"]])
+@pytest.mark.parametrize(
+    ("place", "said"), [(".gitattributes", "MC113"), (".git/config", "could not lock config file")]
+)
+def test_a_set_up_that_cannot_be_written_is_told(
+    command: list[str], place: str, said: str, zoo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, content: bytes) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    if place == ".gitattributes":
+        (zoo / place).write_text((zoo / place).read_text() + "*.md text\n")
+        monkeypatch.setattr(merge_driver, "replace_file", refuse)
+    else:
+        (zoo / ".git/config.lock").touch()
+    done = CliRunner().invoke(merge_driver_command, command)
+    assert (done.exit_code, said in done.output) == (2, True)
 
 
 def branch(zoo: Path, name: str, *edits: tuple[str, str, str]) -> str:
