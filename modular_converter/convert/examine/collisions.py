@@ -327,7 +327,7 @@ def _left_out_heirs(finished: FinishedConversion, derived: Iterable[_DerivedDefi
     """The heirs that inherited code no longer finds where it asks for their parent, for which another class stands, and for
     which it does not ask itself.
     """
-    heirs = {name: one for name, one in finished.heirs.items() if one.parent_name != name}
+    heirs = {name: one for name, one in finished.written_heirs.items() if one.parent_name != name}
     seen = set[str]()
     for definition, source, original in derived if heirs else ():
         own = finished.heirs.get(definition.name)
@@ -345,7 +345,7 @@ def _left_out_heirs(finished: FinishedConversion, derived: Iterable[_DerivedDefi
 
 def _types_of_heirs(finished: FinishedConversion, derived: Iterable[_DerivedDefinition]) -> Iterator[Finding]:
     """The heirs whose very type inherited code asks for, `type(x) is NewMLP`, where it asked for their parent's; each once."""
-    heirs = {name: one for name, one in finished.heirs.items() if one.parent_name == name}
+    heirs = {name: one for name, one in finished.written_heirs.items() if one.parent_name == name}
     for name, heir in heirs.items():
         asking = (
             one.definition

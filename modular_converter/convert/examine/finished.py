@@ -92,6 +92,12 @@ class FinishedConversion:
                 found[name] = HeirOfNeighbour(statement, base, source, parent, parent_name)
         return found
 
+    @cached_property
+    def written_heirs(self) -> Mapping[str, HeirOfNeighbour]:
+        """The same, where a class that stands for a parent is no heir, but the one beside it."""
+        apart = self.neighbours.resolution.apart
+        return {apart.get(name, name): one for name, one in self.heirs.items()}
+
     def is_own(self, definition: EmittedDefinition) -> bool:
         """Whether the modular file has a definition: it is written there, or merged with its parent."""
         return definition.origin.path == self.target.path

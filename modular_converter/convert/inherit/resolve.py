@@ -557,7 +557,7 @@ def with_parents_apart(
             and one.name not in resolution.apart
             and lines & {*range(one.line, one.line + one.text.rstrip().count("\n") + 1)}
         )
-        parent = resolution.parent(one) if is_told else None
+        parent = resolution.parent(one) if is_told and not _has_replacing_base(one, resolution) else None
         name = _name_beside(one.name, names, cased, settings) if parent else ""
         is_plain = one.uses.isdisjoint(("AttributeError", SUPER_KWARGS, NO_DECORATORS))
         if parent and name and is_plain and parent.partition(".")[0] not in _bound_within(parse(one.text)):
@@ -571,6 +571,16 @@ def with_parents_apart(
         return resolution
     target = replace(resolution.target, module=replace(module, statements=tuple(found)))
     return replace(resolution, target=target, apart={**resolution.apart, **apart})
+
+
+def _has_replacing_base(heir: Statement, resolution: ResolvedImports) -> bool:
+    """Whether a class of the modular file inherits from a base of the parent, whose place it takes there too: no class can then
+    name it in front of the parent.
+    """
+    own, parent = resolution.target.module.classes, resolution.parent(heir) or ""
+    definition, front = resolution.definition(parent), heir.bases[: heir.bases.index(parent)] if parent else ()
+    bases = {base for one in front if one in own for base in resolution.target.module.definitions[one].bases}
+    return definition is not None and bool(bases & {*definition.bases} & resolution.taken.keys())
 
 
 def _name_beside(heir: str, names: Collection[str], cased: str, settings: Settings) -> str:

@@ -59,3 +59,21 @@ def test_no_parent_is_apart_where_it_would_mean_another(tmp_path, child, below):
     conversion = convert(tmp_path, NEW.format(child) + below, neighbour=OLD)
     assert not conversion.files
     assert {one.code for one in conversion.findings if one.is_error} == {"MC206", "MC208"}
+
+
+def test_no_parent_is_apart_behind_a_class_that_replaces_its_base(tmp_path):
+    old = "class OldRoot:\n    pass\n\n\nclass OldMLP(OldRoot):\n    def forward(self, x):\n        return x\n"
+    new = "class NewRoot(OldRoot):\n    def forward(self, x):\n        return super().forward(x) + 1\n"
+    text = f"from ..old.modeling_old import OldMLP, OldRoot\n\n\n{new}\n\nclass NewMLP(NewRoot, OldMLP):\n    pass\n"
+    conversion = convert(tmp_path, text, neighbour=old)
+    assert {one.code for one in conversion.findings if one.is_error} == {"MC207"}
+
+
+def test_copied_code_that_asks_for_a_type_is_told_of_the_heir(tmp_path):
+    old = f"{OLD}\n\nclass OldBlock:\n    def forward(self, x):\n        return type(x) is OldMLP\n"
+    child = NEW.format("depth = 1").replace("OldMLP\n\n", "OldBlock, OldMLP\n\n", 1)
+    child += "\n\nclass NewBlock(OldBlock):\n    pass\n"
+    found = [one.message for one in convert(tmp_path, child, neighbour=old).findings if one.code == "MC336"]
+    assert found == [
+        "the generated `NewBlock` asks whether a type is `NewMLP`; with inheritance it asks for `OldMLP`, which `NewMLP` is not"
+    ]
