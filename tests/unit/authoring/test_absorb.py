@@ -122,6 +122,15 @@ def test_edits_of_own_and_of_inherited_lines_are_carried_together(case: str, gen
     assert (generated.read_text(), check(CheckOptions((str(generated.parent),))).exit_code) == (wanted, 0)
 
 
+def test_a_removal_leaves_the_other_members_as_they_are_written(generated: Path) -> None:
+    modular = generated.parent / "modular_new.py"
+    modular.write_text(NEW.replace("    def second", "    # ours\n    def second"))
+    fix(generated.parents[2])
+    edit(generated.parent, generated.name, *INHERITED["a removal"][0])
+    assert CliRunner().invoke(absorb_command, [str(generated)]).exit_code == 0
+    assert INHERITED["a removal"][1] in modular.read_text() and "    # ours\n    def second" in modular.read_text()
+
+
 @pytest.mark.parametrize("has_marker", [True, False])
 def test_a_decorator_is_dropped_where_the_package_can_say_so(has_marker: bool, generated: Path) -> None:
     old = generated.parents[1] / "old/modeling_old.py"

@@ -98,6 +98,12 @@ CASES = {
         "class NewLayer(OldLayer):\n\n    def f(self, **super_kwargs):\n"
         '        """New."""\n        return super().f(**super_kwargs)',
     ),
+    "docstring_of_a_method_with_parameters_on_two_lines": Case(
+        'class NewLayer(nn.Module):\n    def f(self, x: int,\n          y: int):\n        """New."""\n        return x + y',
+        'class NewLayer(nn.Module):\n    def f(self, x: int,\n          y: int):\n        """Old."""\n        return x + y',
+        "class NewLayer(OldLayer):\n\n    def f(self, **super_kwargs):\n"
+        '        """New."""\n        return super().f(**super_kwargs)',
+    ),
     "decorators_and_docstring_of_a_method_that_is_written_anew": Case(
         "class NewLayer(nn.Module):\n    @cached(\n        size=1,\n    )\n    def f(self):\n"
         '        """Same."""\n        return 2',

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.authoring.library_index import ancestors, last_word, models_named
+from modular_converter.authoring.library_index import ancestors, last_word, models_named, places_of_parts
 from modular_converter.authoring.modularize import modularize
 from tests.unit.authoring.test_modularize import OLD, library_of, modularized, opened
 
@@ -57,3 +57,12 @@ def test_a_model_takes_nothing_from_one_that_comes_from_it(origin: str, tmp_path
     flat, index, library = opened(models, "new")
     of_any_age = modularize(flat, replace(index, any_age=True), library)
     assert of_any_age.proof is not None and "..old" in of_any_age.proof.text
+
+
+def test_a_text_that_cannot_be_read_has_no_parts() -> None:
+    text = (
+        "class NewMLP:\n    def forward(self):\n        return 1\n"
+        + "    size = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)\n"
+    )
+    assert [*places_of_parts(text, text)]
+    assert not [*places_of_parts(text + "(", text)]
