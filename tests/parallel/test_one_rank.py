@@ -49,9 +49,10 @@ WORDS = {
 def test_what_one_process_does_alone_is_told_to_all(case, layout):
     told = _told(case, layout)
     assert all(one["within"] for one in told.values()), told
-    assert WORDS[case] in told[0]["told"][-1] and told[0]["told"][-1].startswith("ApplyError: "), told
+    # Once told, a process may begin its second run before the other one, on a slow machine, has begun the first.
+    assert any(WORDS[case] in one for one in told[0]["told"]) and told[0]["told"][-1].startswith("ApplyError: "), told
     if case not in ("forward", "backward", "stops"):
-        assert WORDS[case] in told[1]["told"][-1], told
+        assert any(WORDS[case] in one for one in told[1]["told"]), told
 
 
 @pytest.mark.parametrize(

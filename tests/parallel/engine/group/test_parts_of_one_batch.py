@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from modular_converter.parallel.engine.group.kept_gathered import _KEPT
 from modular_converter.parallel.engine.group.parts_of_batch import PartsOfBatch, WrittenBuffers, look_at_rows
 from modular_converter.parallel.errors import ApplyError
 
@@ -27,20 +28,27 @@ class Centred(nn.Linear):
         return super().forward(x - x.mean(0))
 
 
+def parts_of(model):
+    """As of one of two processes with copies of a model, which has made no backward yet."""
+    model.__dict__[_KEPT] = SimpleNamespace(layers=[])
+    grid = SimpleNamespace(layout=SimpleNamespace(data=2, shards=1), context=None, place="cpu")
+    return PartsOfBatch(model, grid, None)
+
+
 def test_the_first_batch_of_several_rows_shows_whether_they_depend_on_each_other():
     model = Centred(3, 3)
     look_at_rows(model)
-    parts = PartsOfBatch(model, None)
+    parts = parts_of(model)
     loss = torch.ones((), requires_grad=True)
     for _ in range(2):
-        parts.weigh(SimpleNamespace(loss=loss), [torch.rand(1, 3)], {}, b"")
+        parts.note(SimpleNamespace(loss=loss), [torch.rand(1, 3)], {}, b"")
     with pytest.raises(ApplyError, match="a row of what Centred returns depends on the other rows"):
-        parts.weigh(SimpleNamespace(loss=loss), [torch.rand(2, 3)], {}, b"")
+        parts.note(SimpleNamespace(loss=loss), [torch.rand(2, 3)], {}, b"")
 
 
 def test_a_loss_without_labels_is_the_models_own():
     model = nn.Linear(3, 3)
-    parts = PartsOfBatch(model, None)
+    parts = parts_of(model)
     for more in ({}, {"labels": torch.ones(2), "num_items_in_batch": 2}):
-        parts.weigh(SimpleNamespace(loss=torch.ones((), requires_grad=True)), [torch.rand(2, 3)], more, b"")
+        parts.note(SimpleNamespace(loss=torch.ones((), requires_grad=True)), [torch.rand(2, 3)], more, b"")
     assert len(parts.means) == 2
