@@ -22,6 +22,7 @@ from modular_converter.convert.examine.finished import FinishedConversion
 from modular_converter.convert.examine.meanings import report_read_annotations
 from modular_converter.convert.examine.top_level import fillings_of, report_lost_statements, report_redefined
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
+from modular_converter.convert.inherit.parents_apart import with_heirs_asked_for, with_parents_apart
 from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour, asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import (
     ModularFile,
@@ -29,8 +30,6 @@ from modular_converter.convert.inherit.resolve import (
     neighbour_module,
     open_target,
     resolve_imports,
-    with_heirs_asked_for,
-    with_parents_apart,
 )
 from modular_converter.convert.inline.collect import EmittedDefinition, collect_definitions
 from modular_converter.convert.source.library import Library

@@ -1,0 +1,143 @@
+"""Parents that stay classes of their own beside an heir: tests for instances name both, and what one class cannot express is
+written as two.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from modular_converter.convert.inherit.resolve import ResolvedImports
+from modular_converter.findings import Edit, Finding, apply_edits, edit_of
+from modular_converter.model.bindings import ScopeKind, bindings_of
+from modular_converter.model.class_blocks import SUPER_KWARGS, class_node
+from modular_converter.model.module import Role, Statement
+from modular_converter.model.nodes import dotted, parse, tested_classes, walk
+from modular_converter.model.overriding import NO_DECORATORS
+from modular_converter.rules import base_classes, double_meanings, lost_code, made_classes, members_of_both
+from modular_converter.settings.values import Settings, kind_of
+
+
+def with_heirs_asked_for(resolution: ResolvedImports) -> ResolvedImports:
+    """The modular file, with its heirs of a parent beside this one wherever it asks for instances of it, since with inheritance
+    they are: `isinstance(x, (OldMLP, NewMLP))` for `isinstance(x, OldMLP)`.
+    """
+    heirs: dict[str, list[str]] = {}
+    module = resolution.target.module
+    for statement in module.statements:
+        parent = resolution.parent(statement) if statement.role is Role.CLASS else None
+        if parent is not None and parent.isidentifier():
+            heirs.setdefault(parent, []).append(statement.name)
+    if not heirs:
+        return resolution
+    asks = re.compile(r"\b(isinstance|issubclass|except|case)\b")
+    statements = tuple(
+        _with_heirs(one, heirs) if not one.imports and asks.search(one.text) and heirs.keys() & one.uses else one
+        for one in module.statements
+    )
+    return replace(resolution, target=replace(resolution.target, module=replace(module, statements=statements)))
+
+
+def _with_heirs(statement: Statement, heirs: Mapping[str, Sequence[str]]) -> Statement:
+    tree = parse(statement.text)
+    hidden = _bound_within(tree)
+    meant = {parent: names for parent, names in heirs.items() if hidden.isdisjoint((parent, *names))}
+    edits = [edit for asked in tested_classes(walk(tree)) for edit in _edits(asked, statement.text, meant)]
+    return replace(statement, text=apply_edits(statement.text, edits), known_uses=None) if edits else statement
+
+
+def _bound_within(tree: ast.Module) -> frozenset[str]:
+    """The names that functions and classes within a definition bind, where they hide those of the module."""
+    scopes = (one for one in bindings_of(*tree.body).everywhere if one.kind is not ScopeKind.BLOCK)
+    return frozenset[str]().union(*(one.local for one in scopes))
+
+
+def _edits(
+    asked: Mapping[ast.expr, ast.expr | ast.MatchClass], text: str, heirs: Mapping[str, Sequence[str]]
+) -> Iterator[Edit]:
+    named = {dotted(one): place for one, place in asked.items()}
+    for parent, one in named.items():
+        if lacking := [name for name in heirs.get(parent, ()) if name not in named]:
+            old = ast.get_source_segment(text, one) or parent
+            both = (f"{name}{old[len(parent) :]}" for name in (parent, *lacking))
+            new = " | ".join(both) if isinstance(one, ast.MatchClass) else ", ".join(both)
+            new = f"({new})" if isinstance(one, ast.Name) and len(asked) == 1 else new
+            yield edit_of(one, text, new)
+
+
+APART = frozenset(
+    (
+        base_classes.BASE_ORDER,
+        double_meanings.PARENT_AS_CLASS,
+        made_classes.CLASS_MADE_OTHERWISE,
+        members_of_both.NAME_OF_BOTH_CLASSES,
+        lost_code.LOST_STATEMENT,
+    )
+)
+"""The rules about what one class cannot express, and two can."""
+
+
+def with_parents_apart(
+    resolution: ResolvedImports, findings: Sequence[Finding], settings: Settings
+) -> ResolvedImports:
+    """The modular file in which each class that cannot be one with its parent has it as a class beside it: `class NewMLPBase`,
+    which is the parent, and `class NewMLP(Mixin, NewMLPBase)` for `class NewMLP(Mixin, OldMLP)`. Not where that class would
+    belong to another file, or its name is taken, nor where the heir has words for a merge.
+    """
+    module, found, apart = resolution.target.module, list[Statement](), dict[str, str]()
+    lines = {one.location.line for one in findings if one.rule in APART}
+    names = module.names.union(*(one.module.names for one in resolution.neighbours.values()))
+    cased = resolution.target.cased
+    for one in module.statements:
+        is_told = (
+            one.role is Role.CLASS
+            and one.name not in resolution.apart
+            and lines & {*range(one.line, one.line + one.text.rstrip().count("\n") + 1)}
+        )
+        parent = resolution.parent(one) if is_told and not _has_replacing_base(one, resolution) else None
+        name = _name_beside(one.name, names, cased, settings) if parent else ""
+        is_plain = one.uses.isdisjoint(("AttributeError", SUPER_KWARGS, NO_DECORATORS))
+        if parent and name and is_plain and parent.partition(".")[0] not in _bound_within(parse(one.text)):
+            text = f"class {name}({parent}):\n    pass\n"
+            found.append(Statement(Role.CLASS, name, text, one.line, one.lead, bases=(parent,)))
+            apart[name] = one.name
+            bases = tuple(name if base == parent else base for base in one.bases)
+            one = replace(one, text=_with_base(one, parent, name), bases=bases, lead="\n\n", known_uses=None)
+        found.append(one)
+    if not apart:
+        return resolution
+    target = replace(resolution.target, module=replace(module, statements=tuple(found)))
+    return replace(resolution, target=target, apart={**resolution.apart, **apart})
+
+
+def _has_replacing_base(heir: Statement, resolution: ResolvedImports) -> bool:
+    """Whether a class of the modular file inherits from a base of the parent, whose place it takes there too: no class can then
+    name it in front of the parent.
+    """
+    own, parent = resolution.target.module.classes, resolution.parent(heir) or ""
+    definition, front = resolution.definition(parent), heir.bases[: heir.bases.index(parent)] if parent else ()
+    bases = {base for one in front if one in own for base in resolution.target.module.definitions[one].bases}
+    return definition is not None and bool(bases & {*definition.bases} & resolution.taken.keys())
+
+
+def _name_beside(heir: str, names: Collection[str], cased: str, settings: Settings) -> str:
+    """A name for the parent of a class in the same file, `NewMLPBase`, `NewBaseConfig`; "" where it is taken."""
+    suffix = max((end for end in settings.kinds if heir.endswith(end)), key=len, default="")
+    name = f"{heir.removesuffix(suffix)}Base{suffix}"
+    is_free = not any(other.endswith(name.removeprefix(cased)) for other in names)
+    return name if is_free and kind_of(name, cased, settings) == kind_of(heir, cased, settings) else ""
+
+
+def _with_base(heir: Statement, parent: str, name: str) -> str:
+    """The text of a class with another name for its parent, but where it asks for instances."""
+    nodes = [one for one in walk(class_node(heir.text)) if isinstance(one, (ast.expr, ast.ExceptHandler, ast.pattern))]
+    asked = {id(one) for tested in tested_classes(nodes) for one in tested}
+    edits = [
+        edit_of(one, heir.text, name)
+        for one in nodes
+        if isinstance(one, ast.expr) and dotted(one) == parent and id(one) not in asked
+    ]
+    private = rf"\b_{parent.rpartition('.')[2].lstrip('_')}(?=__\w)"
+    return re.sub(private, f"_{name.lstrip('_')}", apply_edits(heir.text, edits))
