@@ -22,7 +22,7 @@ from modular_converter.convert.examine.finished import FinishedConversion
 from modular_converter.convert.examine.meanings import report_read_annotations
 from modular_converter.convert.examine.top_level import fillings_of, report_lost_statements, report_redefined
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
-from modular_converter.convert.inherit.parents_apart import with_heirs_asked_for, with_parents_apart
+from modular_converter.convert.inherit.parents_apart import with_parents_apart
 from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour, asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import (
     ModularFile,
@@ -30,6 +30,7 @@ from modular_converter.convert.inherit.resolve import (
     neighbour_module,
     open_target,
     resolve_imports,
+    with_heirs_asked_for,
 )
 from modular_converter.convert.inline.collect import EmittedDefinition, collect_definitions
 from modular_converter.convert.source.library import Library
@@ -90,12 +91,14 @@ def _converted(path: str, library: Library) -> _Converted:
             found = error
         findings = found.findings if isinstance(found, ConversionError) else found[2]
         errors = [one for one in findings if one.is_error]
+        if not errors:
+            break
         first = first or found
         apart = with_parents_apart(resolution, errors, library.settings)
-        if not errors or apart is resolution:
+        if apart is resolution:
+            found = first
             break
         resolution = apart
-    found = first if errors else found
     if isinstance(found, ConversionError):
         raise found
     return found

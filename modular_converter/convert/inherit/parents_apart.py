@@ -1,70 +1,20 @@
-"""Parents that stay classes of their own beside an heir: tests for instances name both, and what one class cannot express is
-written as two.
-"""
+"""What one class cannot express is written as two: the parent stands as a class beside its heir."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from modular_converter.convert.inherit.resolve import ResolvedImports
-from modular_converter.findings import Edit, Finding, apply_edits, edit_of
-from modular_converter.model.bindings import ScopeKind, bindings_of
+from modular_converter.convert.inherit.resolve import ResolvedImports, bound_within
+from modular_converter.findings import Finding, apply_edits, edit_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, class_node
 from modular_converter.model.module import Role, Statement
 from modular_converter.model.nodes import dotted, parse, tested_classes, walk
 from modular_converter.model.overriding import NO_DECORATORS
 from modular_converter.rules import base_classes, double_meanings, lost_code, made_classes, members_of_both
 from modular_converter.settings.values import Settings, kind_of
-
-
-def with_heirs_asked_for(resolution: ResolvedImports) -> ResolvedImports:
-    """The modular file, with its heirs of a parent beside this one wherever it asks for instances of it, since with inheritance
-    they are: `isinstance(x, (OldMLP, NewMLP))` for `isinstance(x, OldMLP)`.
-    """
-    heirs: dict[str, list[str]] = {}
-    module = resolution.target.module
-    for statement in module.statements:
-        parent = resolution.parent(statement) if statement.role is Role.CLASS else None
-        if parent is not None and parent.isidentifier():
-            heirs.setdefault(parent, []).append(statement.name)
-    if not heirs:
-        return resolution
-    asks = re.compile(r"\b(isinstance|issubclass|except|case)\b")
-    statements = tuple(
-        _with_heirs(one, heirs) if not one.imports and asks.search(one.text) and heirs.keys() & one.uses else one
-        for one in module.statements
-    )
-    return replace(resolution, target=replace(resolution.target, module=replace(module, statements=statements)))
-
-
-def _with_heirs(statement: Statement, heirs: Mapping[str, Sequence[str]]) -> Statement:
-    tree = parse(statement.text)
-    hidden = _bound_within(tree)
-    meant = {parent: names for parent, names in heirs.items() if hidden.isdisjoint((parent, *names))}
-    edits = [edit for asked in tested_classes(walk(tree)) for edit in _edits(asked, statement.text, meant)]
-    return replace(statement, text=apply_edits(statement.text, edits), known_uses=None) if edits else statement
-
-
-def _bound_within(tree: ast.Module) -> frozenset[str]:
-    """The names that functions and classes within a definition bind, where they hide those of the module."""
-    scopes = (one for one in bindings_of(*tree.body).everywhere if one.kind is not ScopeKind.BLOCK)
-    return frozenset[str]().union(*(one.local for one in scopes))
-
-
-def _edits(
-    asked: Mapping[ast.expr, ast.expr | ast.MatchClass], text: str, heirs: Mapping[str, Sequence[str]]
-) -> Iterator[Edit]:
-    named = {dotted(one): place for one, place in asked.items()}
-    for parent, one in named.items():
-        if lacking := [name for name in heirs.get(parent, ()) if name not in named]:
-            old = ast.get_source_segment(text, one) or parent
-            both = (f"{name}{old[len(parent) :]}" for name in (parent, *lacking))
-            new = " | ".join(both) if isinstance(one, ast.MatchClass) else ", ".join(both)
-            new = f"({new})" if isinstance(one, ast.Name) and len(asked) == 1 else new
-            yield edit_of(one, text, new)
 
 
 APART = frozenset(
@@ -99,7 +49,7 @@ def with_parents_apart(
         parent = resolution.parent(one) if is_told and not _has_replacing_base(one, resolution) else None
         name = _name_beside(one.name, names, cased, settings) if parent else ""
         is_plain = one.uses.isdisjoint(("AttributeError", SUPER_KWARGS, NO_DECORATORS))
-        if parent and name and is_plain and parent.partition(".")[0] not in _bound_within(parse(one.text)):
+        if parent and name and is_plain and parent.partition(".")[0] not in bound_within(parse(one.text)):
             text = f"class {name}({parent}):\n    pass\n"
             found.append(Statement(Role.CLASS, name, text, one.line, one.lead, bases=(parent,)))
             apart[name] = one.name

@@ -5,21 +5,25 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from modular_converter.convert.source.library import Library, ModelNames, in_other_case, without_ignore_comments
 from modular_converter.convert.source.rename import own_folder_name, rename_imported, with_relative_imports
 from modular_converter.findings import (
     ConversionError,
+    Edit,
     Finding,
     Location,
+    apply_edits,
+    edit_of,
     locate_word,
     nearest,
 )
+from modular_converter.model.bindings import ScopeKind, bindings_of
 from modular_converter.model.index import index_module
 from modular_converter.model.module import ImportedName, Module, Role, Statement
-from modular_converter.model.nodes import parse
+from modular_converter.model.nodes import dotted, parse, tested_classes, walk
 from modular_converter.model.resolver import aliased
 from modular_converter.rules import base_classes, input_files
 from modular_converter.settings.disk import is_below
@@ -465,3 +469,50 @@ def _entries(folder: str) -> list[str]:
         return sorted(os.listdir(folder))
     except OSError:
         return []
+
+
+def with_heirs_asked_for(resolution: ResolvedImports) -> ResolvedImports:
+    """The modular file, with its heirs of a parent beside this one wherever it asks for instances of it, since with inheritance
+    they are: `isinstance(x, (OldMLP, NewMLP))` for `isinstance(x, OldMLP)`.
+    """
+    heirs: dict[str, list[str]] = {}
+    module = resolution.target.module
+    for statement in module.statements:
+        parent = resolution.parent(statement) if statement.role is Role.CLASS else None
+        if parent is not None and parent.isidentifier():
+            heirs.setdefault(parent, []).append(statement.name)
+    if not heirs:
+        return resolution
+    asks = re.compile(r"\b(isinstance|issubclass|except|case)\b")
+    statements = tuple(
+        _with_heirs(one, heirs) if not one.imports and asks.search(one.text) and heirs.keys() & one.uses else one
+        for one in module.statements
+    )
+    return replace(resolution, target=replace(resolution.target, module=replace(module, statements=statements)))
+
+
+def _with_heirs(statement: Statement, heirs: Mapping[str, Sequence[str]]) -> Statement:
+    tree = parse(statement.text)
+    hidden = bound_within(tree)
+    meant = {parent: names for parent, names in heirs.items() if hidden.isdisjoint((parent, *names))}
+    edits = [edit for asked in tested_classes(walk(tree)) for edit in _edits(asked, statement.text, meant)]
+    return replace(statement, text=apply_edits(statement.text, edits), known_uses=None) if edits else statement
+
+
+def bound_within(tree: ast.Module) -> frozenset[str]:
+    """The names that functions and classes within a definition bind, where they hide those of the module."""
+    scopes = (one for one in bindings_of(*tree.body).everywhere if one.kind is not ScopeKind.BLOCK)
+    return frozenset[str]().union(*(one.local for one in scopes))
+
+
+def _edits(
+    asked: Mapping[ast.expr, ast.expr | ast.MatchClass], text: str, heirs: Mapping[str, Sequence[str]]
+) -> Iterator[Edit]:
+    named = {dotted(one): place for one, place in asked.items()}
+    for parent, one in named.items():
+        if lacking := [name for name in heirs.get(parent, ()) if name not in named]:
+            old = ast.get_source_segment(text, one) or parent
+            both = (f"{name}{old[len(parent) :]}" for name in (parent, *lacking))
+            new = " | ".join(both) if isinstance(one, ast.MatchClass) else ", ".join(both)
+            new = f"({new})" if isinstance(one, ast.Name) and len(asked) == 1 else new
+            yield edit_of(one, text, new)
