@@ -54,7 +54,7 @@ def sources(modular: str, name: str, library: Library) -> Iterator[Passage]:
     """A definition in the modular file and in the neighbour that it is taken from."""
     found = [passage(modular, library.text(modular), name)]
     try:
-        finished = first_steps(modular, library)
+        finished = first_steps(modular, (), library)
     except ConversionError:
         finished = None
     top, dot, member = name.partition(".")

@@ -71,18 +71,18 @@ class _Edit(NamedTuple):
     forms: tuple[Rewritten, ...]
 
 
-def overriding_texts(path: str, modular: str, made: str, wanted: str, library: Library) -> Iterator[str]:
+def overriding_texts(path: str, modular: str, made: Mapping[str, str], wanted: str, library: Library) -> Iterator[str]:
     """Texts of a modular file that may give an edited file, the shortest changes first. They are proposals: a conversion
     has to prove them.
 
     Args:
-        made: the text of the generated file as a conversion gives it.
+        made: the texts of the generated files as a conversion gives them, by path.
         wanted: its edited text, which is Python.
 
     Raises `ConversionError` where a text cannot be read.
     """
-    before, after = index_module(made, path), index_module(wanted, path)
-    finished = first_steps(modular, library)
+    before, after = index_module(made[path], path), index_module(wanted, path)
+    finished = first_steps(modular, made.values(), library)
     (file,) = (one for one in finished.files if one.name == os.path.basename(path))
     writer = _Writer(finished.neighbours, finished.classes, file, library, before)
     edits = [
@@ -365,7 +365,7 @@ def absorb(path: str, settings: Settings, *, to_neighbour: bool = False, wanted:
     aim = {**before.files, path: wanted}
     refusals: list[str] = []
     other_order = ""
-    for target, proposal in _proposed(targets, path, expected, wanted, hunks, sources, library):
+    for target, proposal in _proposed(targets, path, before.files, wanted, hunks, sources, library):
         if _parse_error(target, proposal):
             continue  # a guess of the place, of which nobody need hear
         made = converted(modular, settings, {target: proposal})
@@ -428,7 +428,7 @@ def _other_order(made: str, wanted: str) -> str:
 def _proposed(
     targets: Sequence[str],
     path: str,
-    expected: str,
+    made: Mapping[str, str],
     wanted: str,
     hunks: Sequence[Hunk],
     sources: Sequence[LineSource],
@@ -441,7 +441,7 @@ def _proposed(
         renamer = Renamer.between_models(names, *models)  # the proof says whether its words are right
         proposals = _proposals(library.text(target), target, hunks, sources, renamer)
         yield from ((target, one) for one in itertools.islice(dict.fromkeys(proposals), MOST_TRIALS))
-    overriding = overriding_texts(path, targets[0], expected, wanted, library)
+    overriding = overriding_texts(path, targets[0], made, wanted, library)
     yield from ((targets[0], one) for one in itertools.islice(overriding, MOST_TRIALS))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from modular_converter.breaking.compare import ModelChange, changes_of_model
@@ -202,17 +202,18 @@ def _moved_to(model: str, old: ModelTree, new: ModelTree) -> str:
     """The new model that exports most names of one that is gone, and at least half of them; else the one that has most of its
     lines, but for the names of the two models; "" for none.
     """
-    names, lines = old.exported(model), _lines(model, old)
     come = sorted(one for one in new.names if not old.told_of(one))
-    ways = (
-        (LEAST_NAMES, [(len(names & new.exported(one)) / max(len(names), 1), one) for one in come]),
-        (LEAST_LINES, [((lines & _lines(one, new)).total() / max(lines.total(), 1), one) for one in come]),
-    )
-    for least, shares in ways:
-        share, found = max(shares, key=lambda one: one[0], default=(0, ""))
-        if share >= least:
-            return found
-    return ""
+    names = Counter(old.exported(model))
+    if found := _most_alike(names, {one: Counter(new.exported(one)) for one in come}, LEAST_NAMES):
+        return found
+    return _most_alike(_lines(model, old), {one: _lines(one, new) for one in come}, LEAST_LINES)
+
+
+def _most_alike(wanted: Counter[str], found: Mapping[str, Counter[str]], least: float) -> str:
+    """The first of those that have most of what is wanted; "" where none has this share of it."""
+    shares = {one: (wanted & other).total() / max(wanted.total(), 1) for one, other in found.items()}
+    best = max(shares, key=shares.__getitem__, default="")
+    return best if best and shares[best] >= least else ""
 
 
 def _lines(model: str, tree: ModelTree) -> Counter[str]:

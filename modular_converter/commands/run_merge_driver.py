@@ -53,7 +53,7 @@ def set_up(root: str | None, package: str | None, *, yes: bool) -> int:
         if isinstance(error.__context__, KeyboardInterrupt):
             raise
         raise click.UsageError("nobody has answered: `--yes` writes without asking.") from None
-    if not _done(lambda: merge_driver.install_driver(repository, generated)):
+    if _done(lambda: merge_driver.install_driver(repository, generated)) is None:
         return 2
     click.echo(f"Commit {where}; others run `modular-convert merge-driver install` in their clones.")
     return 0
@@ -62,21 +62,21 @@ def set_up(root: str | None, package: str | None, *, yes: bool) -> int:
 def take_away() -> int:
     """Remove what `set_up` has written."""
     path = _done(lambda: merge_driver.uninstall_driver(_repository(os.getcwd())))
-    if not path:
+    if path is None:
         return 2
     click.echo(f"The driver is no longer in the configuration of this clone, nor in {shown_path(path, os.getcwd())}.")
     return 0
 
 
-def _done(change: Callable[[], str]) -> str:
-    """The path that a change of the set-up returns; "" where something cannot be written, which is reported."""
+def _done(change: Callable[[], str]) -> str | None:
+    """The path that a change of the set-up returns; None where something cannot be written, which is reported."""
     try:
         return change()
     except ConversionError as error:
         report(error.findings)
     except GitError as error:
         raise click.UsageError(f"git cannot write the configuration of this clone: {error}.") from None
-    return ""
+    return None
 
 
 def resolve_versions(base: str, ours: str, theirs: str, path: str) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES
 
 from modular_converter.convert.emit.assemble import assemble
@@ -22,7 +22,7 @@ from modular_converter.convert.examine.finished import FinishedConversion
 from modular_converter.convert.examine.meanings import report_read_annotations
 from modular_converter.convert.examine.top_level import fillings_of, report_lost_statements, report_redefined
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
-from modular_converter.convert.inherit.parents_apart import with_parents_apart
+from modular_converter.convert.inherit.parents_apart import with_parents_apart, with_parents_apart_in
 from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour, asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import (
     ModularFile,
@@ -68,12 +68,14 @@ def convert(path: str, library: Library) -> Conversion:
     return Conversion(path, texts, findings, origins, seen.reads, dict(sorted(seen.packages.items())))
 
 
-def first_steps(path: str, library: Library) -> FinishedConversion:
-    """The first steps: the neighbours, renamed; the classes, merged; the definitions of each generated file.
+def first_steps(path: str, texts: Iterable[str], library: Library) -> FinishedConversion:
+    """The first steps of a conversion that gives these texts: the neighbours, renamed; the classes, merged; the definitions of
+    each generated file.
 
     Raises `ConversionError` with the faults of the input.
     """
-    return _converted(path, library)[0]
+    resolution = resolve_imports(open_target(path, library), library)
+    return _finished(with_parents_apart_in(resolution, texts, library.settings), library)
 
 
 _Converted = tuple[FinishedConversion, Mapping[str, str], tuple[Finding, ...]]
@@ -86,7 +88,7 @@ def _converted(path: str, library: Library) -> _Converted:
     first: _Converted | ConversionError | None = None
     while True:  # each time with more parents apart
         try:
-            found: _Converted | ConversionError = _merged(resolution, library)
+            found: _Converted | ConversionError = _examined(_finished(resolution, library))
         except ConversionError as error:
             found = error
         findings = found.findings if isinstance(found, ConversionError) else found[2]
@@ -104,11 +106,14 @@ def _converted(path: str, library: Library) -> _Converted:
     return found
 
 
-def _merged(resolution: ResolvedImports, library: Library) -> _Converted:
+def _finished(resolution: ResolvedImports, library: Library) -> FinishedConversion:
     neighbours = rename_neighbours(with_heirs_asked_for(resolution), library)
     classes = build_classes(neighbours, library)
-    finished = FinishedConversion(neighbours, classes, collect_definitions(neighbours, classes, library), library)
-    files = assemble(neighbours, finished.collection, library)
+    return FinishedConversion(neighbours, classes, collect_definitions(neighbours, classes, library), library)
+
+
+def _examined(finished: FinishedConversion) -> _Converted:
+    files = assemble(finished.neighbours, finished.collection, finished.library)
     return finished, files, _findings(finished, files)
 
 

@@ -44,7 +44,7 @@ def write_atomically(path: str | os.PathLike[str], text: str, root: str | os.Pat
     """
     target = resolve_inside(path, root)
     content = text.encode("utf-8")
-    try:
+    with told_of_path(path):
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with opened_folder(os.path.dirname(target)) as folder:
             name = folder.at(os.path.basename(target))
@@ -53,10 +53,17 @@ def write_atomically(path: str | os.PathLike[str], text: str, root: str | os.Pat
                 return False
             _refuse_read_only(name, folder)
             _replace(name, content, folder)
+    return True
+
+
+@contextlib.contextmanager
+def told_of_path(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Make an `OSError` in the block a `ConversionError` (MC113) about what is written at `path`."""
+    try:
+        yield
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ConversionError(input_files.read_only_target(Location(os.fspath(path)), reason)) from None
-    return True
 
 
 def write_result(path: str, text: str) -> None:

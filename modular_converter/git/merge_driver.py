@@ -19,11 +19,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from modular_converter.convert.source.library import Library
-from modular_converter.files.write import replace_file
+from modular_converter.files.write import replace_file, told_of_path
 from modular_converter.findings import ConversionError, Finding, Location
 from modular_converter.git.affected import sources_of
 from modular_converter.git.work_tree import GitError, Repository, WorkTrees, blob_name, run_git
-from modular_converter.rules import input_files, stale_files
+from modular_converter.rules import stale_files
 from modular_converter.settings.load import load_settings_of
 from modular_converter.settings.values import Settings, is_modular, modular_of
 
@@ -116,14 +116,11 @@ def _read(path: str) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    try:
+    with told_of_path(path):
         if text:
             replace_file(path, text.encode("utf-8", "surrogateescape"))
         elif os.path.exists(path):
             os.unlink(path)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise ConversionError(input_files.read_only_target(Location(path), reason)) from None
 
 
 CONFIGURATION = (".toml", ".cfg")

@@ -169,7 +169,7 @@ def line_sources(modular: str, texts: Mapping[str, str], library: Library) -> di
 
     Raises `ConversionError` where the modular file cannot be converted.
     """
-    finished = first_steps(modular, library)
+    finished = first_steps(modular, texts.values(), library)
     tracer = _ConversionTracer(finished)
     folder = os.path.dirname(modular)
     files = {os.path.join(folder, file.name): file for file in finished.files}

@@ -1,9 +1,7 @@
 """The last process fails, or ends, in a call that all compute together; each process prints what it is told, and when."""
 
-import json
 import os
 import sys
-import time
 
 import torch
 import torch.distributed as dist
@@ -11,6 +9,7 @@ import torch.distributed as dist
 from modular_converter.parallel import Pipeline, Training, parallelize
 from modular_converter.parallel.engine.group import let_go, sharded_model
 from tests.parallel.settings_script import IDS, llama
+from tests.parallel.two_runs import tell_of_two_runs
 
 
 def fails(*_):
@@ -47,16 +46,7 @@ def main(case, layout):
             -1
         ]
         last.register_forward_pre_hook(ends if case == "ends" else fails)
-    told, start = [], time.monotonic()
-    for _ in range(2):
-        try:
-            run()
-            told.append("")
-        except Exception as error:
-            told.append(f"{type(error).__name__}: {error}")
-    late = time.monotonic() - start
-    print(json.dumps({"process": dist.get_rank(), "told": told, "within": late < 60}), flush=True)
-    time.sleep(1.0)  # others are told by this one's notes, and not by its end
+    tell_of_two_runs(run, stays_s=1.0)
 
 
 if __name__ == "__main__":

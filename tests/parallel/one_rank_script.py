@@ -1,6 +1,5 @@
 """The last process alone does otherwise with its part of a batch; each process prints what it is told, and whether in time."""
 
-import json
 import sys
 import time
 
@@ -11,6 +10,7 @@ from torch import nn
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.group import let_go, same_calls
 from tests.parallel.settings_script import IDS, llama
+from tests.parallel.two_runs import tell_of_two_runs
 
 
 ROWS = torch.ones(2, 4)
@@ -135,16 +135,7 @@ def main(case, layout):
     torch.manual_seed(0)
     run = globals()[case](layout, dist.get_rank() == dist.get_world_size() - 1)
     let_go.REFUSED_LIMIT_S = 1.0
-    told, start = [], time.monotonic()
-    for _ in range(2):
-        try:
-            run()
-            told.append("")
-        except Exception as error:
-            told.append(f"{type(error).__name__}: {error}")
-    late = time.monotonic() - start
-    print(json.dumps({"process": dist.get_rank(), "told": told, "within": late < 60}), flush=True)
-    time.sleep(3.0)  # others are told by this one's notes, and not by its end
+    tell_of_two_runs(run, stays_s=3.0)
 
 
 if __name__ == "__main__":

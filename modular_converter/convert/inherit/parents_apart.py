@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from modular_converter.convert.inherit.resolve import ResolvedImports, bound_within
@@ -32,24 +32,41 @@ APART = frozenset(
 def with_parents_apart(
     resolution: ResolvedImports, findings: Sequence[Finding], settings: Settings
 ) -> ResolvedImports:
-    """The modular file in which each class that cannot be one with its parent has it as a class beside it: `class NewMLPBase`,
-    which is the parent, and `class NewMLP(Mixin, NewMLPBase)` for `class NewMLP(Mixin, OldMLP)`. Not where that class would
-    belong to another file, or its name is taken, nor where the heir has words for a merge.
+    """The modular file in which each class that cannot be one with its parent, as `findings` say, has it as a class beside it:
+    `class NewMLPBase`, which is the parent, and `class NewMLP(Mixin, NewMLPBase)` for `class NewMLP(Mixin, OldMLP)`. Not where
+    that class would belong to another file, or its name is taken, nor where the heir has words for a merge.
+    """
+    lines = {one.location.line for one in findings if one.rule in APART}
+    return _apart(
+        resolution,
+        settings,
+        lambda heir, name: not lines.isdisjoint(range(heir.line, heir.line + heir.text.rstrip().count("\n") + 1)),
+    )
+
+
+def with_parents_apart_in(resolution: ResolvedImports, texts: Iterable[str], settings: Settings) -> ResolvedImports:
+    """The modular file as generated texts were made from it: with the parents beside their heirs that the texts have so."""
+    names = {name for text in texts for name in re.findall(r"^class (\w+)", text, re.MULTILINE)}
+    return _apart(resolution, settings, lambda heir, name: name in names)
+
+
+def _apart(
+    resolution: ResolvedImports, settings: Settings, is_meant: Callable[[Statement, str], bool]
+) -> ResolvedImports:
+    """
+    Args:
+        is_meant: whether an heir's parent stands beside it, by the heir and the name that its parent would have.
     """
     module, found, apart = resolution.target.module, list[Statement](), dict[str, str]()
-    lines = {one.location.line for one in findings if one.rule in APART}
     names = module.names.union(*(one.module.names for one in resolution.neighbours.values()))
     cased = resolution.target.cased
     for one in module.statements:
-        is_told = (
-            one.role is Role.CLASS
-            and one.name not in resolution.apart
-            and lines & {*range(one.line, one.line + one.text.rstrip().count("\n") + 1)}
-        )
+        name = _name_beside(one.name, settings)
+        is_told = one.role is Role.CLASS and one.name not in resolution.apart and is_meant(one, name)
         parent = resolution.parent(one) if is_told and not _has_replacing_base(one, resolution) else None
-        name = _name_beside(one.name, names, cased, settings) if parent else ""
+        may_stand = parent is not None and _may_stand(name, one.name, names, cased, settings)
         is_plain = one.uses.isdisjoint(("AttributeError", SUPER_KWARGS, NO_DECORATORS))
-        if parent and name and is_plain and parent.partition(".")[0] not in bound_within(parse(one.text)):
+        if parent and may_stand and is_plain and parent.partition(".")[0] not in bound_within(parse(one.text)):
             text = f"class {name}({parent}):\n    pass\n"
             found.append(Statement(Role.CLASS, name, text, one.line, one.lead, bases=(parent,)))
             apart[name] = one.name
@@ -72,12 +89,16 @@ def _has_replacing_base(heir: Statement, resolution: ResolvedImports) -> bool:
     return definition is not None and bool(bases & {*definition.bases} & resolution.taken.keys())
 
 
-def _name_beside(heir: str, names: Collection[str], cased: str, settings: Settings) -> str:
-    """A name for the parent of a class in the same file, `NewMLPBase`, `NewBaseConfig`; "" where it is taken."""
+def _name_beside(heir: str, settings: Settings) -> str:
+    """The name of the parent of a class beside it: `NewMLPBase`, `NewBaseConfig`."""
     suffix = max((end for end in settings.kinds if heir.endswith(end)), key=len, default="")
-    name = f"{heir.removesuffix(suffix)}Base{suffix}"
+    return f"{heir.removesuffix(suffix)}Base{suffix}"
+
+
+def _may_stand(name: str, heir: str, names: Collection[str], cased: str, settings: Settings) -> bool:
+    """Whether the name is free, and the class would belong to the heir's file."""
     is_free = not any(other.endswith(name.removeprefix(cased)) for other in names)
-    return name if is_free and kind_of(name, cased, settings) == kind_of(heir, cased, settings) else ""
+    return is_free and kind_of(name, cased, settings) == kind_of(heir, cased, settings)
 
 
 def _with_base(heir: Statement, parent: str, name: str) -> str:

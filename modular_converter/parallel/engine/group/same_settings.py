@@ -264,8 +264,10 @@ class SameSettings:
         shared = [(path, model.get_submodule(path)) for path in modules_with_shares(model)]
         tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
         self.spread = grid.data is not None
-        everyone = self.calls if self.gathers else CallsOfAll(dist.get_process_group_ranks(grid.everyone.group))
-        self.batch = PartsOfBatch(model, grid, everyone) if self.spread else None
+        self.batch: PartsOfBatch | None = None
+        if self.spread:
+            everyone = self.calls if self.gathers else CallsOfAll(dist.get_process_group_ranks(grid.everyone.group))
+            self.batch = PartsOfBatch(model, grid, everyone)
         self.tables = tables
         groups = [one for one in (grid.group, grid.context) if one is not None and one.size > 1]
         self.stored = StoredShares(shared, groups)
@@ -293,9 +295,8 @@ class SameSettings:
                 yield partial(self._shown, args, kwargs, caches)
         except BaseException as error:
             if self.batch is not None and self.batch.calls is not self.calls and torch.is_grad_enabled():
-                self.batch.calls.left(
-                    error
-                )  # processes with copies meet in the backward, which this one does not begin
+                # Processes with copies meet in the backward, which this one does not begin.
+                self.batch.calls.left(error)
             end_broken(model)
             raise
         finally:
