@@ -143,6 +143,15 @@ def set_up_below(location: Location, target: str, statement: str) -> Finding:
     )
 
 
+def set_again_at_end(location: Location, path: str, last: str) -> Finding:
+    """`last` is the parent's statement that moves to the end of the merged `__init__`, behind a line that changes `path`."""
+    return SEVERAL_ASSIGNMENTS_REPLACED.finding(
+        location,
+        f"the parent's `{last}` moves behind this line, and may set `{path}` again",
+        help=f"Write the line into a method that `{last}` calls, such as `_init_weights`.",
+    )
+
+
 SHARED_LOCAL_NAME = Rule(
     "MC321", "shared-local-name", "a line of an override reads a local name that the parent's lines have too"
 )

@@ -233,6 +233,12 @@ def _check_set_up(bodies: Bodies, body: _Merged) -> Iterator[ClassFinding]:
         for line in below:
             if line in bodies.of_parent and sets_up(line, target, bodies):
                 yield finding_at(override.node, merged_bodies.set_up_below, target, line.normal)
+    last = bodies.merge.settings.last_statement
+    if bodies.name == "__init__" and any(line.normal == last for line in bodies.theirs):
+        for line in body.appended:
+            # Published lines change no object within a module there, of which that call sets the weights.
+            for path in (one for one in bodies.attributes(line.effects.changes) if one.count(".") > 1):
+                yield finding_at(line.node, merged_bodies.set_again_at_end, path, last)
 
 
 def _check_local_names(bodies: Bodies, body: _Merged) -> Iterator[ClassFinding]:
