@@ -13,12 +13,12 @@ from functools import cached_property
 from modular_converter.breaking.facts import ModelFacts
 from modular_converter.convert.schedule import caseless, reached
 from modular_converter.convert.source.library import Library
+from modular_converter.model.class_blocks import Members, class_node
 from modular_converter.model.module import Role
+from modular_converter.model.overriding import only_raises
 
 
 _COPIED = "copied as "
-_REMOVAL = r"\bAttributeError\b|\bdel self\.|^ +(?:def |\)).*:\n +raise "
-"""What takes an attribute or a method away that a parent's method may read."""
 
 
 def told_classes(facts: ModelFacts, *, is_heir: bool) -> Iterator[str]:
@@ -86,9 +86,10 @@ class UntoldMethods:
         """The modular files whose conversion depends on the body of a method of a class: those with an heir that calls on it,
         or takes attributes away, and with the classes between.
         """
-        asks = re.compile(rf"\.{re.escape(method)}\b|{_REMOVAL}", re.MULTILINE)
+        calls = re.compile(rf"\.{re.escape(method)}\b")
         names = reached([cls], self._below) - {cls}
-        asking = {one for one in names if any(asks.search(text) for _, text in self._classes.get(one, ()))}
+        texts = ((name, text) for name in names for _, text in self._classes.get(name, ()))
+        asking = {name for name, text in texts if calls.search(text) or _takes_away(text)}
         between = (one for one in names if not asking.isdisjoint(reached([one], self._below))) if asking else ()
         return frozenset(path for one in between for path, _ in self._classes.get(one, ()))
 
@@ -101,3 +102,9 @@ class UntoldMethods:
         word, key = caseless(os.path.basename(os.path.dirname(path))), caseless(cls)
         marks = frozenset({_COPIED + (key.removeprefix(word) or key), *map(_mark, names)})
         return frozenset() if any(is_told(one, self.followed) for one in marks) else marks
+
+
+def _takes_away(text: str) -> bool:
+    """Whether a class takes an attribute or a method away that a parent's method may read."""
+    members = Members(class_node(text))
+    return any(members.removals) or any(only_raises(one.node) or any(one.deletions) for one in members.methods)

@@ -22,7 +22,11 @@ from modular_converter.convert.examine.finished import FinishedConversion
 from modular_converter.convert.examine.meanings import report_read_annotations
 from modular_converter.convert.examine.top_level import fillings_of, report_lost_statements, report_redefined
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
-from modular_converter.convert.inherit.parents_apart import with_parents_apart, with_parents_apart_in
+from modular_converter.convert.inherit.parents_apart import (
+    with_parents_apart,
+    with_parents_apart_in,
+    with_word_for_merge,
+)
 from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour, asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import (
     ModularFile,
@@ -95,7 +99,7 @@ def _converted(path: str, library: Library) -> _Converted:
         errors = [one for one in findings if one.is_error]
         if not errors:
             break
-        first = first or found
+        first = first or _with_words(found, resolution)
         apart = with_parents_apart(resolution, errors, library.settings)
         if apart is resolution:
             found = first
@@ -104,6 +108,12 @@ def _converted(path: str, library: Library) -> _Converted:
     if isinstance(found, ConversionError):
         raise found
     return found
+
+
+def _with_words(found: _Converted | ConversionError, resolution: ResolvedImports) -> _Converted | ConversionError:
+    findings = found.findings if isinstance(found, ConversionError) else found[2]
+    told = tuple(with_word_for_merge(one, resolution) for one in findings)
+    return ConversionError(*told) if isinstance(found, ConversionError) else (found[0], found[1], told)
 
 
 def _finished(resolution: ResolvedImports, library: Library) -> FinishedConversion:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from modular_converter.convert.inherit.resolve import ResolvedImports, bound_within
 from modular_converter.findings import Finding, apply_edits, edit_of
-from modular_converter.model.class_blocks import SUPER_KWARGS, class_node
+from modular_converter.model.class_blocks import SUPER_KWARGS, Members, class_node
 from modular_converter.model.module import Role, Statement
 from modular_converter.model.nodes import dotted, parse, tested_classes, walk
 from modular_converter.model.overriding import NO_DECORATORS
@@ -37,11 +37,30 @@ def with_parents_apart(
     that class would belong to another file, or its name is taken, nor where the heir has words for a merge.
     """
     lines = {one.location.line for one in findings if one.rule in APART}
-    return _apart(
-        resolution,
-        settings,
-        lambda heir, name: not lines.isdisjoint(range(heir.line, heir.line + heir.text.rstrip().count("\n") + 1)),
-    )
+    return _apart(resolution, settings, lambda heir, name: not lines.isdisjoint(_lines_of(heir)))
+
+
+def with_word_for_merge(finding: Finding, resolution: ResolvedImports) -> Finding:
+    """An error that two classes would not have, with the word in the heir that keeps its parent from standing beside it."""
+    if finding.rule in APART and finding.is_error:
+        heirs = (one for one in resolution.target.module.statements if finding.location.line in _lines_of(one))
+        if word := next(filter(None, map(_word_for_merge, heirs)), ""):
+            cause = f"With `{word}` in it, the class is one with its parent; without, the parent may stand beside it."
+            return replace(finding, help=f"{finding.help} {cause}")
+    return finding
+
+
+def _lines_of(heir: Statement) -> range:
+    return range(heir.line, heir.line + heir.text.rstrip().count("\n") + 1)
+
+
+def _word_for_merge(heir: Statement) -> str:
+    """What says in a class how it is merged with its parent, and nothing to Python; "" for none."""
+    if "AttributeError" in heir.uses:
+        members = Members(class_node(heir.text))
+        if any(members.removals) or any(one.is_stub for one in members.methods):
+            return "AttributeError()"
+    return min(heir.uses & {SUPER_KWARGS, NO_DECORATORS}, default="")
 
 
 def with_parents_apart_in(resolution: ResolvedImports, texts: Iterable[str], settings: Settings) -> ResolvedImports:
@@ -65,8 +84,8 @@ def _apart(
         is_told = one.role is Role.CLASS and one.name not in resolution.apart and is_meant(one, name)
         parent = resolution.parent(one) if is_told and not _has_replacing_base(one, resolution) else None
         may_stand = parent is not None and _may_stand(name, one.name, names, cased, settings)
-        is_plain = one.uses.isdisjoint(("AttributeError", SUPER_KWARGS, NO_DECORATORS))
-        if parent and may_stand and is_plain and parent.partition(".")[0] not in bound_within(parse(one.text)):
+        is_plain = may_stand and not _word_for_merge(one)
+        if parent and is_plain and parent.partition(".")[0] not in bound_within(parse(one.text)):
             text = f"class {name}({parent}):\n    pass\n"
             found.append(Statement(Role.CLASS, name, text, one.line, one.lead, bases=(parent,)))
             apart[name] = one.name

@@ -656,3 +656,26 @@ def test_parameters_are_told_of_an_heir_however_it_is_written(text: str, tmp_pat
     untold = UntoldMethods({"class Told"}, [str(path)], Library(profile_settings()))
     assert not untold.marks("models/llama/modeling_llama.py", "LlamaAttention")
     assert untold.marks("models/llama/modeling_llama.py", "LlamaMLP")
+
+
+@pytest.mark.parametrize(
+    ("body", "depends"),
+    [
+        ("depth = AttributeError()", True),
+        ("def step(self):\n        raise NotImplementedError('no step')", True),
+        ("def __init__(self):\n        super().__init__()\n        del self.depth", True),
+        ("def step(self):\n        return super().forward()", True),
+        (
+            "def step(self):\n        try:\n            return self.depth\n        except AttributeError:\n            return 0",
+            False,
+        ),
+        ("def step(self):\n        self.depth = 1\n        del self.depth", False),
+    ],
+)
+def test_conversions_depend_on_a_parents_method_by_calls_and_by_what_is_taken_away(
+    body: str, depends: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "modular_gemma.py"
+    path.write_text(f"class GemmaMLP(LlamaMLP):\n    {body}\n")
+    untold = UntoldMethods((), [str(path)], Library(profile_settings()))
+    assert bool(untold.callers("LlamaMLP", "forward")) is depends

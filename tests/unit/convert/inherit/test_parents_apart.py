@@ -61,6 +61,31 @@ def test_no_parent_is_apart_where_it_would_mean_another(tmp_path, child, below):
     assert {one.code for one in conversion.findings if one.is_error} == {"MC206", "MC208"}
 
 
+WORD = "With `{}` in it, the class is one with its parent; without, the parent may stand beside it."
+COUNTED = "class OldMLP:\n    def __init_subclass__(cls):\n        cls.made = True\n\n    def forward(self, x=1, **kwargs):\n        return x\n"
+
+
+@pytest.mark.parametrize(
+    ("child", "word"),
+    [
+        ('depth = 1\n\n    def forward(self):\n        raise AttributeError("Not needed")', "AttributeError()"),
+        ("forward = AttributeError()", "AttributeError()"),
+        ("def forward(self, y=1, **super_kwargs):\n        return super().forward(**super_kwargs)", "super_kwargs"),
+    ],
+)
+def test_an_error_names_the_word_that_keeps_the_parent_from_standing_beside(tmp_path, child, word):
+    errors = [one for one in convert(tmp_path, NEW.format(child), neighbour=COUNTED).findings if one.is_error]
+    assert [(one.code, one.help.endswith(WORD.format(word))) for one in errors] == [("MC208", True)]
+
+
+def test_an_attribute_error_of_running_code_is_no_word_for_a_merge(tmp_path):
+    child = (
+        "def __getattr__(self, name):\n        if name:\n            raise AttributeError(name)\n        return name"
+    )
+    conversion = convert(tmp_path, NEW.format(child), neighbour=COUNTED)
+    assert "class NewMLP(NewMLPBase)" in "".join(conversion.files.values())
+
+
 def test_no_parent_is_apart_behind_a_class_that_replaces_its_base(tmp_path):
     old = "class OldRoot:\n    pass\n\n\nclass OldMLP(OldRoot):\n    def forward(self, x):\n        return x\n"
     new = "class NewRoot(OldRoot):\n    def forward(self, x):\n        return super().forward(x) + 1\n"
