@@ -269,9 +269,9 @@ class Surroundings:
     """The classes of the modular file above this one as they are generated, as text."""
     ancestors: Mapping[str, Collection[str]] = field(default_factory=dict)
     """What each class of the modular file inherits from, as far as it can be seen."""
-    in_front: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
-    """Base that the child names in front of the parent -> the texts of that class and of those above it, if all can be
-    read and none is above the parent too.
+    in_front: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    """Base that the child names in front of the parent -> the texts of that class and of those above it, but for those above
+    the parent too; None for one that cannot be read.
     """
     stays_generic: bool = False
     """Whether other code of the parent's file gives it type arguments, for which the heir then stands."""
@@ -294,7 +294,7 @@ class Surroundings:
 
     def gives_in_front(self, name: str) -> bool:
         """Whether a base in front of the parent binds a name."""
-        return any(name in names_in_class(text) for texts in self.in_front.values() for text in texts or ())
+        return any(name in names_in_class(text) for texts in self.in_front.values() for text in texts if text)
 
 
 @dataclass(frozen=True)
@@ -339,9 +339,9 @@ class TwoClasses:
         """
         given = frozenset[str]()
         for base, texts in self.around.in_front.items():
-            if texts is None or base in self.parent.bases or self.replaced.get(base):
+            if None in texts or base in self.parent.bases or self.replaced.get(base):
                 continue
-            members = [member for text in texts for member in parse_class(text).members]
+            members = [member for text in texts if text for member in parse_class(text).members]
             calling = frozenset[str]().union(*(one.binds for one in members if "super" in one.text))
             given |= frozenset[str]().union(*(one.binds for one in members)) - calling
         found = (given & self.parent.binds) - self.child.binds_anew

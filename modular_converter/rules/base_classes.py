@@ -131,17 +131,16 @@ def _hidden_by_parent(classes: TwoClasses) -> Iterator[Obstacle]:
     before = bases[: bases.index(classes.base)]
     for base in before:
         replaces = base in parent.bases or classes.replaced[base] != ""
-        texts = classes.around.in_front.get(base) or tuple(filter(None, [classes.around.siblings.get(base)]))
-        if not texts:
-            if not replaces:
-                yield Obstacle(
-                    child.node.bases[bases.index(base)],
-                    child.node.name,
-                    f"with inheritance the methods of `{base}` come first, but in the generated class the parent's would hide them",
-                    f"Name `{base}` behind the parent if the parent's methods may come first; else define it in this file.",
-                )
+        texts, is_own = classes.around.in_front.get(base, (None,)), base in classes.around.siblings
+        if None in texts and not (replaces or is_own):
+            yield Obstacle(
+                child.node.bases[bases.index(base)],
+                child.node.name,
+                f"with inheritance the methods of `{base}` come first, but in the generated class the parent's would hide them",
+                f"Name `{base}` behind the parent if the parent's methods may come first; else define it in this file.",
+            )
             continue
-        everything = [one for text in texts for one in parse_class(text).members]
+        everything = [one for text in texts if text for one in parse_class(text).members]
         members = [one for one in everything if one.is_function or not replaces]
         given = frozenset[str]().union(*(member.binds for member in members))
         hidden = (given & parent.binds) - child.binds_anew
@@ -152,7 +151,7 @@ def _hidden_by_parent(classes: TwoClasses) -> Iterator[Obstacle]:
         called = {
             super_attribute(one) for member in classes.kept if "super" in member.text for one in walk(member.node)
         }
-        for name in sorted(called & given - hidden) if not replaces else ():
+        for name in sorted(called & given - hidden) if not (replaces and is_own) else ():
             reason = (
                 f"the parent's lines call `super().{name}`, which in the generated class would reach `{base}.{name}`"
             )

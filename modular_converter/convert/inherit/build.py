@@ -398,20 +398,21 @@ def _merge(
 
 def _in_front(
     statement: Statement, parent: str, siblings: Mapping[str, str], neighbours: Neighbourhood, library: Library
-) -> Mapping[str, tuple[str, ...] | None]:
+) -> Mapping[str, tuple[str | None, ...]]:
     """The bases in front of the parent, see `Surroundings`."""
     bases = statement.bases[: statement.bases.index(parent)] if parent in statement.bases else ()
     if not bases:
         return {}
     lineage = functools.partial(library.resolver.lineage, module=neighbours.target.module)
     above = {one.name for one in lineage(parent) if one is not None}
-    found: dict[str, tuple[str, ...] | None] = {}
+    found: dict[str, tuple[str | None, ...]] = {}
     for base in bases:
         classes = [*lineage(base)]
-        texts = [one.text for one in classes if one is not None]
-        is_apart = len(texts) == len(classes) and above.isdisjoint(one.name for one in classes if one is not None)
-        first = [siblings[base]] if base in siblings else texts[:1]
-        found[base] = (*first, *texts[1:]) if is_apart else None
+        front = [one for one in classes if one is None or one.name not in above]
+        texts = tuple(None if one is None else one.text for one in front)
+        # As it is generated, it has the members of its own parent.
+        is_whole = base in siblings and len(front) == len(classes)
+        found[base] = (siblings[base], *texts[1:]) if is_whole else texts
     return found
 
 

@@ -176,6 +176,7 @@ def among(
 ) -> list[tuple[str, int, int]]:
     """The findings of a class beside others of the modular file."""
     text = class_text(f"class NewMLP({child_bases}):", child)
+    texts = {name: class_text(f"class {name}:", body) for name, body in siblings.items()}
     found = merge_class(
         text,
         class_text(f"class NewMLP({parent_bases}):", parent),
@@ -185,26 +186,28 @@ def among(
         SETTINGS,
         Surroundings(
             ancestors={name: frozenset(bases.split()) for name, bases in above.items()},
-            siblings={name: class_text(f"class {name}:", body) for name, body in siblings.items()},
+            siblings=texts,
+            in_front={base: (texts.get(base),) for base in child_bases.partition("OldMLP")[0].split(", ")[:-1]},
         ),
     ).findings
     places = [(one.diagnose(Location("modular")), locate("modular", one.node, text)) for one in found]
     return [(one.code, place.line, place.column) for one, place in places]
 
 
-F, A = "def f(self): ...", "a = 1"
+F, A, G = "def f(self): ...", "a = 1", "def f(self):\n    super().f()"
 MIXINS = {
     "behind the parent": ("OldMLP, Mixin", "nn.Module", "b = 2", F, {"Mixin": F}, []),
-    "a method of both": ("Mixin, OldMLP", "nn.Module", "b = 2", F, {"Mixin": F}, [("MC207", 1, 14)]),
-    "a second one": ("First, Mixin, OldMLP", "X", "b = 2", F, {"First": A, "Mixin": F}, [("MC207", 1, 21)]),
-    "an attribute of both": ("Mixin, OldMLP", "nn.Module", "b = 2", A, {"Mixin": A}, [("MC207", 1, 14)]),
+    "a method of both": ("Mixin, OldMLP", "nn.Module", "b = 2", F, {"Mixin": G}, [("MC207", 1, 14)]),
+    "given by the mixin": ("Mixin, OldMLP", "nn.Module", "b = 2", F, {"Mixin": F}, []),
+    "a second one": ("First, Mixin, OldMLP", "X", "b = 2", F, {"First": A, "Mixin": G}, [("MC207", 1, 21)]),
+    "an attribute of both": ("Mixin, OldMLP", "nn.Module", "b = 2", A, {"Mixin": A}, []),
     "what the class has itself": ("Mixin, OldMLP", "nn.Module", F, F, {"Mixin": F}, []),
     "what the class extends": (
         "Mixin, OldMLP",
         "X",
-        "def f(self):\n    super().f()",
+        G,
         F,
-        {"Mixin": F},
+        {"Mixin": G},
         [("MC207", 1, 14)],
     ),
     "nothing of both": ("Mixin, OldMLP", "nn.Module", "b = 2", F, {"Mixin": A}, []),
