@@ -25,7 +25,7 @@ from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.parents_apart import (
     with_parents_apart,
     with_parents_apart_in,
-    with_word_for_merge,
+    with_words_for_merge,
 )
 from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour, asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import (
@@ -112,7 +112,7 @@ def _converted(path: str, library: Library) -> _Converted:
 
 def _with_words(found: _Converted | ConversionError, resolution: ResolvedImports) -> _Converted | ConversionError:
     findings = found.findings if isinstance(found, ConversionError) else found[2]
-    told = tuple(with_word_for_merge(one, resolution) for one in findings)
+    told = with_words_for_merge(findings, resolution)
     return ConversionError(*told) if isinstance(found, ConversionError) else (found[0], found[1], told)
 
 

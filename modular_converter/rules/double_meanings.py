@@ -130,38 +130,22 @@ def _taken_otherwise(member: Member, name: str, classes: TwoClasses) -> str:
 
 def _read_from_outside(member: Member, nodes: Sequence[ast.AST], classes: TwoClasses) -> Iterator[ast.expr]:
     """The expressions of a member that may name the parent though the generated class does not inherit from it: in
-    annotations, as the holder of a class attribute that is only read, a nested class, a static or a class method, beside its
+    annotations, for a class attribute of the child, as the holder of a constant, a nested class, a static or a class method, beside its
     heir in `isinstance(x, (Parent, Heir))` and `case Parent() | Heir()`, and in `type(x) is Parent`.
     """
     theirs = {name: one for one in classes.parent.members for name in one.binds}
-    used_up = {id(part) for node in nodes for part in _operands(node)}
     for asked in tested_classes(nodes):
         yield from asked if classes.name in map(dotted, asked) else ()
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in theirs:
             found = theirs[node.attr]
-            if _is_alike(found) or (not found.is_function and (member.is_attribute or id(node) in used_up)):
+            if _is_alike(found) or (not found.is_function and member.is_attribute):
                 yield node.value
         if isinstance(node, ast.Compare):
             yield from (node.left, *node.comparators)
         for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
             if isinstance(annotation, ast.expr):
                 yield from (one for one in walk(annotation) if isinstance(one, ast.Name))
-
-
-def _operands(node: ast.AST) -> Iterator[ast.AST | None]:
-    """The expressions in a node whose objects it only reads: of an operation, a comparison, an unpacking, a loop."""
-    match node:
-        case ast.BinOp(left, _, right):
-            yield from (left, right)
-        case ast.Compare(left, _, others):
-            yield from (left, *others)
-        case ast.Starred(value) | ast.keyword(None, value) | ast.Subscript(value, _, ast.Load()):
-            yield value
-        case ast.For(_, iterated) | ast.comprehension(_, iterated):
-            yield iterated
-        case ast.Dict(keys, values):
-            yield from (value for key, value in zip(keys, values, strict=True) if key is None)
 
 
 def _is_alike(member: Member) -> bool:

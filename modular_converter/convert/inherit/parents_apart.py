@@ -40,14 +40,19 @@ def with_parents_apart(
     return _apart(resolution, settings, lambda heir, name: not lines.isdisjoint(_lines_of(heir)))
 
 
-def with_word_for_merge(finding: Finding, resolution: ResolvedImports) -> Finding:
-    """An error that two classes would not have, with the word in the heir that keeps its parent from standing beside it."""
-    if finding.rule in APART and finding.is_error:
-        heirs = (one for one in resolution.target.module.statements if finding.location.line in _lines_of(one))
-        if word := next(filter(None, map(_word_for_merge, heirs)), ""):
-            cause = f"With `{word}` in it, the class is one with its parent; without, the parent may stand beside it."
-            return replace(finding, help=f"{finding.help} {cause}")
-    return finding
+def with_words_for_merge(findings: Sequence[Finding], resolution: ResolvedImports) -> tuple[Finding, ...]:
+    """The findings. Errors that two classes would not have name the word in the heir that keeps its parent from standing beside
+    it.
+    """
+    heirs = [one for one in resolution.target.module.statements if one.role is Role.CLASS]
+    words = {line: word for one in heirs if (word := _word_for_merge(one)) for line in _lines_of(one)}
+    told = "With `{}` in it, the class is one with its parent; without, the parent may stand beside it."
+    return tuple(
+        replace(one, help=f"{one.help} {told.format(words[one.location.line])}")
+        if one.rule in APART and one.is_error and one.location.line in words
+        else one
+        for one in findings
+    )
 
 
 def _lines_of(heir: Statement) -> range:

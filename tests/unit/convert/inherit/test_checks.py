@@ -28,7 +28,7 @@ USES = {
     "another class that is called alike": ("def f(self):\n    return OldMLP2, self.OldMLP", "a = 1", []),
     "an attribute of the parent for one of the child": ("a = OldMLP.a", "a = []", []),
     "a constant of the parent": ("def f(self):\n    return OldMLP.a.bit_length()", "a = 1", []),
-    "a list that is read": ("def f(self):\n    return [*OldMLP.a, OldMLP.a + [1], OldMLP.a[0]]", "a = []", []),
+    "a list that is read": ("def f(self):\n    return OldMLP.a[0]", "a = []", [("MC206", 3)]),
     "a list that is changed": ("def f(self):\n    OldMLP.a.append(1)", "a = []", [("MC206", 3)]),
     "a list that is given away": ("def f(self):\n    return OldMLP.a", "a = []", [("MC206", 3)]),
     "a method by the parent's name": ("def f(self):\n    return OldMLP.g(self)", "def g(self): pass", []),
