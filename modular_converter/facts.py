@@ -289,6 +289,8 @@ class Surroundings:
     """Tells whether a metaclass may do something where a class is made, as far as it can be read."""
     has_method: Callable[[str, str], bool] = lambda base, method: False
     """Tells whether a base from elsewhere has a method of this name, as far as it and its ancestors can be read."""
+    may_be_heir: Callable[[str, str], bool] = lambda base, above: True
+    """Tells whether a base from elsewhere inherits from a class that the parent names so, or cannot be read."""
     may_reach: Callable[[str, str], bool] = lambda base, attribute: True
     """Tells whether a base, or an ancestor of it, is a class from elsewhere that binds this name or cannot be read."""
 

@@ -159,13 +159,18 @@ def _hidden_by_parent(classes: TwoClasses) -> Iterator[Obstacle]:
 
 
 def _lost_bases(classes: TwoClasses) -> Iterator[Obstacle]:
-    """Bases of the parent that would be lost, since a class of the modular file has a name with the same ending. Those
-    that are named after the base of all models replace each other, as in the corpus (altclip).
+    """Bases of the parent that would be lost, since another base of the child has a name with the same ending. Those that
+    are named after the base of all models replace each other, as in the corpus (altclip).
     """
     for node, base in zip(classes.child.node.bases, classes.child.bases):
-        lost = classes.replaced[base] if base in classes.around.siblings and base not in classes.parent.bases else ""
+        around, lost = (
+            classes.around,
+            classes.replaced[base] if base not in (classes.base, *classes.parent.bases) else "",
+        )
         alike = classes.model_base and classes.model_base in base and classes.model_base in lost
-        if lost and lost not in classes.around.ancestors.get(base, ()) and not alike:
+        is_own = base in around.siblings
+        is_heir = lost in around.ancestors.get(base, ()) if is_own else around.may_be_heir(base, lost)
+        if lost and not is_heir and not alike:
             reason = f"`{base}` replaces the parent's base `{lost}`, since their names end alike, but does not inherit from it"
             cure = f"Give `{base}` a name with another ending, or let it inherit from `{lost}`."
             yield Obstacle(node, classes.name, reason, cure)

@@ -270,7 +270,15 @@ class _KnownMerge:
     answers: Mapping[tuple[str, tuple[str, ...]], object]
 
 
-_QUESTIONS = ("is_set_above", "binds", "hook_sets_attributes", "makes_otherwise", "has_method", "may_reach")
+_QUESTIONS = (
+    "is_set_above",
+    "binds",
+    "hook_sets_attributes",
+    "makes_otherwise",
+    "has_method",
+    "may_be_heir",
+    "may_reach",
+)
 """The fields of `Surroundings` that a merge asks. Most merges ask little, so that it is not answered before."""
 
 
@@ -384,6 +392,7 @@ def _merge(
         classes.hook_sets_attributes,
         classes.makes_otherwise,
         classes.has_method,
+        classes.may_be_heir,
         classes.may_reach,
     )
     try:
@@ -496,6 +505,13 @@ class _Classes:
         """Whether a base from elsewhere, or one of its ancestors, has a method, as far as they can be read."""
         above = self.library.resolver.lineage(base, self._naming(base), f"def {method}(")
         return any(one is not None and method in names_in_class(one.text) for one in above)
+
+    def may_be_heir(self, base: str, above: str) -> bool:
+        """Whether a base from elsewhere has an ancestor that the parent names so, renamed or not, or one that cannot be read."""
+        rename = self.neighbours.neighbours[self.dotted].definitions.renamer.name
+        found = self.library.resolver.lineage(base, self._naming(base))
+        name = above.rpartition(".")[2]
+        return any(one is None or name in (one.name, rename(one.name)) for one in found)
 
     def is_set_above(self, method: str, attribute: str) -> bool:
         """Whether a method of the ancestors of the parent, as far as these can be read, sets an attribute, renamed or not."""

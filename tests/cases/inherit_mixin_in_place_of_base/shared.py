@@ -11,3 +11,8 @@ class FastGenerationMixin(GenerationMixin):
 class PlainGenerationMixin(GenerationMixin):
     def generate(self):
         return "plain"
+
+
+class OtherGenerationMixin:
+    def generate(self):
+        return "other"

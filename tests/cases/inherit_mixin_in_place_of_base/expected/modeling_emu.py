@@ -4,7 +4,7 @@
 #             the file from the modular. If any change should be done, please apply the change to the
 #                          modular_emu.py file directly. One of our CI enforces this.
 #                🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨
-from ...shared import FastGenerationMixin, GenerationMixin, PlainGenerationMixin
+from ...shared import FastGenerationMixin, GenerationMixin, OtherGenerationMixin, PlainGenerationMixin
 
 
 class EmuForCausalLMBase(GenerationMixin):
@@ -34,4 +34,13 @@ class EmuForSpeech(FastGenerationMixin, EmuForSpeechBase):
     pass
 
 
-__all__ = ["EmuForCausalLM", "EmuForPlain", "EmuForSpeech"]
+class EmuForImagesBase(GenerationMixin):
+    def draw(self):
+        return "drawn " + self.generate()
+
+
+class EmuForImages(EmuForImagesBase, OtherGenerationMixin):
+    pass
+
+
+__all__ = ["EmuForCausalLM", "EmuForImages", "EmuForPlain", "EmuForSpeech"]

@@ -1,5 +1,5 @@
-from ...shared import FastGenerationMixin, PlainGenerationMixin
-from ..llama.modeling_llama import LlamaForCausalLM, LlamaForPlain, LlamaForSpeech
+from ...shared import FastGenerationMixin, OtherGenerationMixin, PlainGenerationMixin
+from ..llama.modeling_llama import LlamaForCausalLM, LlamaForImages, LlamaForPlain, LlamaForSpeech
 
 
 class EmuForCausalLM(FastGenerationMixin, LlamaForCausalLM):
@@ -14,4 +14,9 @@ class EmuForSpeech(FastGenerationMixin, LlamaForSpeech):
     pass
 
 
-__all__ = ["EmuForCausalLM", "EmuForPlain", "EmuForSpeech"]
+# This mixin is no GenerationMixin, and stands behind the one of LlamaForImages.
+class EmuForImages(LlamaForImages, OtherGenerationMixin):
+    pass
+
+
+__all__ = ["EmuForCausalLM", "EmuForImages", "EmuForPlain", "EmuForSpeech"]

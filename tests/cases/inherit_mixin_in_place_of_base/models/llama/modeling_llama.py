@@ -14,3 +14,8 @@ class LlamaForPlain(GenerationMixin):
 class LlamaForSpeech(GenerationMixin):
     def speak(self):
         return "spoken " + super().generate()
+
+
+class LlamaForImages(GenerationMixin):
+    def draw(self):
+        return "drawn " + self.generate()
