@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 
 from modular_converter.convert.emit.assemble import assemble
@@ -23,9 +23,9 @@ from modular_converter.convert.examine.meanings import report_read_annotations
 from modular_converter.convert.examine.top_level import fillings_of, report_lost_statements, report_redefined
 from modular_converter.convert.inherit.build import BuiltClass, build_classes
 from modular_converter.convert.inherit.parents_apart import (
+    with_causes,
     with_parents_apart,
     with_parents_apart_in,
-    with_words_for_merge,
 )
 from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour, asked_prefix, rename_neighbours
 from modular_converter.convert.inherit.resolve import (
@@ -99,10 +99,10 @@ def _converted(path: str, library: Library) -> _Converted:
         errors = [one for one in findings if one.is_error]
         if not errors:
             break
-        first = first or _with_words(found, resolution)
+        first = first or found
         apart = with_parents_apart(resolution, errors, library.settings)
         if apart is resolution:
-            found = first
+            found = _with_causes(first, () if found is first else errors, resolution)
             break
         resolution = apart
     if isinstance(found, ConversionError):
@@ -110,10 +110,12 @@ def _converted(path: str, library: Library) -> _Converted:
     return found
 
 
-def _with_words(found: _Converted | ConversionError, resolution: ResolvedImports) -> _Converted | ConversionError:
-    findings = found.findings if isinstance(found, ConversionError) else found[2]
-    told = with_words_for_merge(findings, resolution)
-    return ConversionError(*told) if isinstance(found, ConversionError) else (found[0], found[1], told)
+def _with_causes(
+    found: _Converted | ConversionError, later: Sequence[Finding], resolution: ResolvedImports
+) -> _Converted | ConversionError:
+    if isinstance(found, ConversionError):
+        return ConversionError(*with_causes(found.findings, later, resolution))
+    return found[0], found[1], with_causes(found[2], later, resolution)
 
 
 def _finished(resolution: ResolvedImports, library: Library) -> FinishedConversion:

@@ -40,16 +40,24 @@ def with_parents_apart(
     return _apart(resolution, settings, lambda heir, name: not lines.isdisjoint(_lines_of(heir)))
 
 
-def with_words_for_merge(findings: Sequence[Finding], resolution: ResolvedImports) -> tuple[Finding, ...]:
-    """The findings. Errors that two classes would not have name the word in the heir that keeps its parent from standing beside
-    it.
+def with_causes(
+    findings: Sequence[Finding], later: Sequence[Finding], resolution: ResolvedImports
+) -> tuple[Finding, ...]:
+    """The findings. Errors that two classes would not have say what keeps the parent from standing beside its heir: a word for
+    a merge, or an error that is there with the two, one of `later`.
     """
-    heirs = [one for one in resolution.target.module.statements if one.role is Role.CLASS]
-    words = {line: word for one in heirs if (word := _word_for_merge(one)) for line in _lines_of(one)}
-    told = "With `{}` in it, the class is one with its parent; without, the parent may stand beside it."
+    errors, causes = {one.location.line: one.message for one in reversed(later)}, dict[int, str]()
+    for heir in (one for one in resolution.target.module.statements if one.role is Role.CLASS):
+        lines = _lines_of(heir)
+        if word := _word_for_merge(heir):
+            cause = f"With `{word}` in it, the class is one with its parent; without, the parent may stand beside it."
+        else:
+            message = next((errors[line] for line in lines if line in errors), "")
+            cause = f"Nor can the parent stand beside it as a class of its own: {message}." if message else ""
+        causes |= dict.fromkeys(lines, cause)
     return tuple(
-        replace(one, help=f"{one.help} {told.format(words[one.location.line])}")
-        if one.rule in APART and one.is_error and one.location.line in words
+        replace(one, help=f"{one.help} {cause}")
+        if one.rule in APART and one.is_error and (cause := causes.get(one.location.line, ""))
         else one
         for one in findings
     )

@@ -78,6 +78,19 @@ def test_an_error_names_the_word_that_keeps_the_parent_from_standing_beside(tmp_
     assert [(one.code, one.help.endswith(WORD.format(word))) for one in errors] == [("MC208", True)]
 
 
+def test_an_error_says_why_the_parent_cannot_stand_beside_the_heir_either(tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "shared.py").write_text(
+        "MADE = {}\n\n\nclass Table:\n    def __init_subclass__(cls):\n        MADE[cls.__name__] = cls\n"
+    )
+    old = "from ..shared import Table\n\n\nclass OldMLP(Table):\n    __slots__ = ('size',)\n"
+    conversion = convert(tmp_path, NEW.format("depth = 1"), neighbour=old)
+    assert [one.help for one in conversion.findings if one.code == "MC208"] == [
+        "Write the class out. Nor can the parent stand beside it as a class of its own: `__init_subclass__` cannot be merged "
+        "with the parent's: it changes `MADE` of another file, once more for a class that stands for the parent."
+    ]
+
+
 def test_an_attribute_error_of_running_code_is_no_word_for_a_merge(tmp_path):
     child = (
         "def __getattr__(self, name):\n        if name:\n            raise AttributeError(name)\n        return name"
