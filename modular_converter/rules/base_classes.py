@@ -14,7 +14,7 @@ from modular_converter.rules._words import Obstacle, at, subject
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts import Facts, TwoClasses
+    from modular_converter.facts import Facts, Surroundings, TwoClasses
 
 
 UNKNOWN_PARENT = Rule("MC105", "unknown-parent", "the neighbour does not define the imported name")
@@ -163,17 +163,16 @@ def _lost_bases(classes: TwoClasses) -> Iterator[Obstacle]:
     are named after the base of all models replace each other, as in the corpus (altclip).
     """
     for node, base in zip(classes.child.node.bases, classes.child.bases):
-        around, lost = (
-            classes.around,
-            classes.replaced[base] if base not in (classes.base, *classes.parent.bases) else "",
-        )
+        lost = classes.replaced[base] if base not in (classes.base, *classes.parent.bases) else ""
         alike = classes.model_base and classes.model_base in base and classes.model_base in lost
-        is_own = base in around.siblings
-        is_heir = lost in around.ancestors.get(base, ()) if is_own else around.may_be_heir(base, lost)
-        if lost and not is_heir and not alike:
+        if lost and not alike and not _is_heir(base, lost, classes.around):
             reason = f"`{base}` replaces the parent's base `{lost}`, since their names end alike, but does not inherit from it"
             cure = f"Give `{base}` a name with another ending, or let it inherit from `{lost}`."
             yield Obstacle(node, classes.name, reason, cure)
+
+
+def _is_heir(base: str, above: str, around: Surroundings) -> bool:
+    return above in around.ancestors.get(base, ()) if base in around.siblings else around.may_be_heir(base, above)
 
 
 BASE_IN_CLASS_METHOD = Rule("MC340", "base-in-class-method", "a base called in a class method would get another class")
