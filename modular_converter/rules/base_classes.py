@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from modular_converter.findings import ClassFinding, Edit, Finding, Fix, Locatio
 from modular_converter.model.class_blocks import parse_class
 from modular_converter.model.nodes import dotted, parse, super_attribute, walk
 from modular_converter.model.overriding import is_class_method
-from modular_converter.rules._words import Obstacle, at, subject
+from modular_converter.rules._words import Obstacle, at, not_mergeable, subject
 
 
 if TYPE_CHECKING:
@@ -119,6 +120,28 @@ def compare_base_order(classes: TwoClasses) -> Iterator[ClassFinding]:
     """Find methods that another class would give than with inheritance."""
     for found in (*_hidden_by_parent(classes), *_lost_bases(classes)):
         yield found.finding(BASE_ORDER)
+
+
+def check_base_order(facts: Facts) -> Iterator[Finding]:
+    """Find classes of the modular file that hold their parent's members, where others between a class and that parent come
+    first with inheritance: `class Both(Own, OldLayer)` of `class Own(OldRoot)` and `class OldLayer(OldMiddle)`.
+    """
+    for name, one in facts.classes.items():
+        made = facts.generated.get(name)
+        bases = [dotted(base) for base in made.members.node.bases] if made is not None else []
+        for front, behind in itertools.combinations(bases, 2):
+            first = facts.classes.get(front)
+            above = [*facts.lineage(behind)] if first is not None and first.parent is not None else []
+            names = [members.node.name for members in above]
+            if first is None or first.parent is None or first.parent.name == front or first.parent.name not in names:
+                continue
+            held = (facts.generated[front].members.names - first.members.names) - one.members.names
+            for members in above[: names.index(first.parent.name)]:
+                for hidden in sorted(held & members.names):
+                    reason = f"with inheritance `{members.node.name}.{hidden}` comes first, but `{front}` has that of its parent"
+                    yield not_mergeable(
+                        BASE_ORDER, facts.at_class(one), hidden, reason, f"Define `{hidden}` in this class."
+                    )
 
 
 def _hidden_by_parent(classes: TwoClasses) -> Iterator[Obstacle]:

@@ -57,7 +57,10 @@ def with_causes(
         causes |= dict.fromkeys(lines, cause)
     return tuple(
         replace(one, help=f"{one.help} {cause}")
-        if one.rule in APART and one.is_error and (cause := causes.get(one.location.line, ""))
+        if one.rule in APART
+        and one.is_error
+        and (cause := causes.get(one.location.line, ""))
+        and one.message not in cause
         else one
         for one in findings
     )
