@@ -269,8 +269,13 @@ class Again(Chain):
 class Any(Chain):
     """Inputs without names."""
 
-    def forward(self, *inputs):
-        return super().forward(inputs[0])
+    def forward(self, *inputs, scale=1.0):
+        return super().forward(sum(inputs) * scale)
+
+
+class InOrder(Chain):
+    def forward(self, x, mask=None, /):
+        return super().forward(x if mask is None else x * mask)
 
 
 def sequential():
@@ -302,6 +307,8 @@ CHAINS = {
     "numbered": (Numbered, lambda: (rows(),)),
     "handing": (Handing, lambda: (rows(),)),
     "handing heir": (HandingHeir, lambda: (rows(),)),
+    "any": (Any, lambda: (rows(), rows().sigmoid())),
+    "in order": (InOrder, lambda: (rows(), rows().sigmoid())),
 }
 
 

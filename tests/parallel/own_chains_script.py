@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor
 
 from modular_converter.parallel import Pipeline, Training, derive_pipeline, parallelize
 from tests.parallel.own_chains import (
+    Any,
     Centred,
     Chain,
     Chosen,
@@ -118,9 +119,11 @@ def main(layouts, names):
         given = Pipeline(copy.deepcopy(whole), chunks=2, plan=small, loss=loss, device="cpu", balance=(1, 3))
         named = {"x": rows()}
         scored = alike(Scored())
-        staged = Pipeline(copy.deepcopy(scored), chunks=2, example_inputs=named, device="cpu")
-        unscored = Pipeline(Unscored(), chunks=2, example_inputs=named, device="cpu")
         labels = rows()[..., :3]
+        untried = Pipeline(copy.deepcopy(scored), chunks=2, example_inputs=named, device="cpu")
+        labelled = {"chunks": 2, "example_inputs": (rows(), labels), "device": "cpu"}
+        staged = Pipeline(copy.deepcopy(scored), **labelled)
+        unscored = Pipeline(Unscored(), **labelled)
         counting = Pipeline(alike(Counting()), chunks=2, example_inputs=named, loss=loss, device="cpu")
         chosen, mixed = alike(Chosen()), Chain()
         mixed.layers[0].up.double()
@@ -134,6 +137,10 @@ def main(layouts, names):
             "mixed in the first batch": refused(lambda: of_first_batch(Centred())),
             "handed to mixed rows": refused(lambda: of_first_batch(HandingMixed())),
             "alone in the first batch": refused(lambda: of_first_batch(Chain())),
+            "untried loss": refused(lambda: untried.step(rows(), labels=labels)),
+            "other number": refused(
+                lambda: Pipeline(Any(), chunks=2, example_inputs=(rows(),) * 2, device="cpu")(rows())
+            ),
             "counts": refused(lambda: counting.step(rows(), target=torch.zeros(8, 3))),
             "types": refused(lambda: parallelize(alike(mixed), **given_here)),
             "no loss": refused(lambda: unscored.step(rows(), labels=labels)),

@@ -62,6 +62,27 @@ class Writes(Norms):
         return self.head(x)
 
 
+class Scored(Norms):
+    """It returns a loss of its own."""
+
+    def __init__(self, loss):
+        super().__init__(False)
+        self.loss = loss
+
+    def forward(self, x, y=None):
+        out = super().forward(x)
+        return out if y is None else {"loss": self.loss(out, y), "out": out}
+
+
+def scored(layout, loss, rows=8, **examples):
+    """A model's own loss, with and without its target among the example inputs."""
+    whole = made(Scored, loss)
+    there = parallelize(copy.deepcopy(whole), layout=layout, device="cpu", **examples)
+    whole(X[:rows], Y[:rows])["loss"].backward()
+    there(*(one[:rows].chunk(2)[there.data_rank] for one in (X, Y)))["loss"].backward()
+    return difference(whole, there)
+
+
 def made(kind, norm=False):
     torch.manual_seed(0)
     return kind(norm)
@@ -166,6 +187,14 @@ def similar_rows(out, target):
     return F.cross_entropy(out @ out.T, torch.arange(len(target)))
 
 
+def summed_rows(out, target):
+    return F.cross_entropy(out, target, reduction="sum")
+
+
+def weighted_classes(out, target):
+    return F.cross_entropy(out, target, WEIGHTS)
+
+
 MASKED = Y.masked_fill(torch.arange(8) < 3, -100)
 MEAN = {"chunks": 2, "loss": F.cross_entropy}
 USES = {
@@ -186,12 +215,19 @@ USES = {
     "sum of labels that count": (own_loss, lambda out, y: F.cross_entropy(out, y, reduction="sum") / 5, MASKED),
     "weights of classes": (own_loss, lambda out, target: F.cross_entropy(out, target, WEIGHTS)),
     "comparison of rows": (own_loss, similar_rows),
+    "own mean": (scored, "ddp2", F.cross_entropy),
+    "own sum": (scored, "ddp2", summed_rows),
+    "own weights of classes": (scored, "fsdp2", weighted_classes),
+    "own comparison": (scored, "ddp2", similar_rows),
+    "own mean of other rows": (scored, "ddp2", F.cross_entropy, 6 + 1),
     "hook of all modules": (hook_of_all,),
     "whole in place": (whole_in_place,),
     "experts": (moe,),
     "balance of experts": (moe,),
 }
 MORE = {
+    "own sum": {"example_inputs": (X, Y)},
+    "own comparison": {"example_inputs": (X,)},
     "some count, and how many": {"num_items_in_batch": (SOME[:, 1:] != -100).sum()},
     "batch norm in micro-batches": MEAN,
     "balance of experts": {"output_router_logits": True},

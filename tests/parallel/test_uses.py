@@ -21,6 +21,13 @@ STAGES = {
     "generated_from_embeddings": "give them in place of inputs_embeds",
     "own_loss_of_other_targets": "rows count otherwise",
 }
+PARTS_OF_STAGES = {
+    "in_half_twice": 1e-3,
+    "other_labels": "labels that count, and the mean of their losses is not that of the batch",
+    "fewer_rows": "rows with",
+    "own_sum": 1e-6,
+    "own_comparison": "rows count otherwise in loss= together than alone",
+}
 SHARES = {"in_half": 0.05, "in_half_by_default": 1e-6, "loaded": 1e-5}
 
 
@@ -28,12 +35,13 @@ SHARES = {"in_half": 0.05, "in_half_by_default": 1e-6, "loaded": 1e-5}
     ("layout", "wanted"),
     [
         ("pp2", STAGES),
-        ("fsdp2", SHARES | {"of_vmap": "take torch.autograd, or a layout such as tp2"}),
+        ("fsdp2", SHARES | {"in_half_twice": 1e-3, "of_vmap": "take torch.autograd, or a layout such as tp2"}),
+        pytest.param("pp2.fsdp2", PARTS_OF_STAGES, marks=pytest.mark.slow),
         pytest.param("tp2", SHARES | {"of_vmap": 1e-5, "classified": 1e-5}, marks=pytest.mark.slow),
     ],
 )
 def test_a_use_is_as_on_one_device_or_refused_with_a_cure(layout, wanted):
-    found = line_of(2, "tests/parallel/uses_script.py", layout)
+    found = line_of(4 if "." in layout else 2, "tests/parallel/uses_script.py", layout)
     assert set(found) == set(wanted)
     for use, limit in wanted.items():
         said = found[use]

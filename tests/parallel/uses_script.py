@@ -22,7 +22,7 @@ IS_PIPELINE = "pp" in LAYOUT
 
 def prepared(model, **options):
     """The model in the layout of the script."""
-    options |= {"chunks": 2} if IS_PIPELINE else {}
+    options |= {"chunks": 1, "schedule": "GPipe"} if LAYOUT == "pp2.fsdp2" else {"chunks": 2} if IS_PIPELINE else {}
     return parallelize(model, layout=LAYOUT, device="cpu", probe=False, training=Training(**options))
 
 
@@ -46,21 +46,33 @@ def logits(model, **inputs):
     return whole(model, None if output is None else output.logits)
 
 
+def backward(model, **inputs):
+    """The loss of the whole batch, whose gradients are added."""
+    given = {name: part(model, one) for name, one in (inputs or {"input_ids": IDS, "labels": IDS}).items()}
+    if hasattr(model, "step"):
+        loss = model.step(**given)
+    else:
+        loss = model(**given).loss
+        loss.backward()
+    loss = loss.detach().double()
+    if hasattr(model, "layout"):
+        dist.all_reduce(loss)
+        loss /= dist.get_world_size()
+    return loss
+
+
+def clipped(model, most):
+    """The norm of all gradients before they are scaled."""
+    if hasattr(model, "layout"):
+        return model.clip_grad_norm_(most)
+    return torch.nn.utils.clip_grad_norm_(model.parameters(), most)
+
+
 def trained(model, steps=2, **inputs):
     """The losses of steps."""
     optimizer, losses = torch.optim.SGD(model.train().parameters(), lr=0.5), []
     for _ in range(steps):
-        given = {name: part(model, one) for name, one in (inputs or {"input_ids": IDS, "labels": IDS}).items()}
-        if hasattr(model, "step"):
-            loss = model.step(**given)
-        else:
-            loss = model(**given).loss
-            loss.backward()
-        loss = loss.detach().double()
-        if hasattr(model, "layout"):
-            dist.all_reduce(loss)
-            loss /= dist.get_world_size()
-        losses.append(loss)
+        losses.append(backward(model, **inputs))
         optimizer.step()
         optimizer.zero_grad()
     return torch.stack(losses)
@@ -81,6 +93,53 @@ def in_half(make):
     model = make(llama())
     with torch.autocast("cpu", torch.bfloat16):
         return trained(model, 1)
+
+
+def in_half_twice(make):
+    """Torch keeps the casts of the first forward; the norm of the summed gradients."""
+    model = make(llama()).train()
+    with torch.autocast("cpu", torch.bfloat16):
+        for ids in (IDS, IDS.flip(0)):
+            backward(model, input_ids=ids, labels=ids)
+    return clipped(model, 1e9)
+
+
+def other_labels(make):
+    """Rows of one data rank have fewer labels that count."""
+    backward(make(llama()).train(), input_ids=IDS, labels=IDS.masked_fill(IDS < 12, -100))
+    return torch.zeros(())
+
+
+def fewer_rows(make):
+    model = make(llama()).train()
+    backward(model, input_ids=IDS[:3], labels=IDS[:3])
+    return torch.zeros(())
+
+
+def summed(output, target):
+    """Over all rows, divided by a number of the whole batch."""
+    return ((output.logits.mean(-1) - target) ** 2).sum() / 36
+
+
+def own_sum(make, loss=summed):
+    """The norm of the gradients of a loss of the caller's."""
+    is_there = make is prepared
+    model = (make(llama(), loss=loss) if is_there else make(llama())).train()
+    if is_there:
+        model.step(input_ids=part(model, IDS), target=part(model, IDS.double().sin()))
+    else:
+        loss(model(input_ids=IDS), IDS.double().sin()).backward()
+    return clipped(model, 1e9)
+
+
+def similar_rows(output, target):
+    """A comparison of rows."""
+    rows = output.logits.flatten(1)
+    return torch.nn.functional.cross_entropy(rows @ rows.T, torch.arange(len(rows)))
+
+
+def own_comparison(make):
+    return own_sum(make, similar_rows)
 
 
 def packed(make):
@@ -170,13 +229,8 @@ def with_a_frozen_stage(make):
     model.model.layers[0].requires_grad_(False)
     model = make(model)
     trained(model, 1)
-    loss = model.step(input_ids=IDS, labels=IDS) if hasattr(model, "step") else model(input_ids=IDS, labels=IDS).loss
-    if not hasattr(model, "step"):
-        loss.backward()
-    clip = getattr(model, "clip_grad_norm_", None) or (
-        lambda most: torch.nn.utils.clip_grad_norm_(model.parameters(), most)
-    )
-    norms = [clip(0.5), clip(0.1)]
+    backward(model)
+    norms = [clipped(model, 0.5), clipped(model, 0.1)]
     assert norms[0].dtype == torch.float64
     return torch.stack(norms)
 
@@ -204,7 +258,8 @@ USES = {
         generated_from_embeddings,
         own_loss_of_other_targets,
     ),
-    "fsdp": (in_half, in_half_by_default, loaded, of_vmap),
+    "pp2.fsdp": (in_half_twice, other_labels, fewer_rows, own_sum, own_comparison),
+    "fsdp": (in_half, in_half_twice, in_half_by_default, loaded, of_vmap),
     "tp": (in_half, in_half_by_default, loaded, of_vmap, classified),
 }
 

@@ -29,9 +29,11 @@ _ZERO = 1e-7  # of all gradients' norm: the bias of keys has none in truth
 
 
 def loss_in(output: Any) -> Any:
-    """The loss in what a model returns: by its name, else the first of a tuple."""
-    found = getattr(output, "loss", None)
-    return output[0] if found is None and isinstance(output, tuple) and output else found
+    """The loss in what a model returns: by its name, else the first of a tuple, or all of it."""
+    found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    if found is None and isinstance(output, (tuple, torch.Tensor)):
+        return output if isinstance(output, torch.Tensor) else next(iter(output), None)
+    return found
 
 
 @one_thread()
@@ -87,52 +89,72 @@ def refuse_mixed_rows(
     cure: str,
     sizes: bool = True,
 ) -> None:
-    """Raise ``ApplyError`` if a row of what a model returns is another one where it is computed alone: see ``mixes_rows``.
+    """Raise ``ApplyError`` if a row of what a model returns is another one where it is computed alone: see ``mixed_result``.
 
     Args:
         small: an instance or copy of the model, which runs.
         parts: what has fewer rows than the batch.
         cure: what else to give.
     """
-    if len(rows) > 1 and mixes_rows(small, given, rows, sizes):
+    found = mixed_result(small, given, rows, sizes) if len(rows) > 1 else None
+    if found is not None and found.dim():
         raise ApplyError(
             f"a row of what {type(model).__name__} returns depends on the other rows of its batch, or on their number, as behind a "
             f"mean or a norm over the batch, and {parts} have fewer rows: compute each row alone, or {cure}"
         )
+    if found is not None:
+        raise ApplyError(
+            f"a number that {type(model).__name__} returns, such as its loss, is not the mean of those of its rows, as behind a sum, "
+            f"weights of classes, or a comparison of rows, and {parts} have fewer rows: return a mean, or {cure}"
+        )
 
 
 @one_thread()
-def mixes_rows(
+def mixed_result(
     model: torch.nn.Module, given: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], sizes: bool = True
-) -> bool:
-    """Whether a row of a result is another one where it is computed alone; False where a row does not run alone, or draws numbers.
+) -> torch.Tensor | None:
+    """A result of which a row is another one where it is computed alone, or a number that is not the mean of those of rows.
+
+    None where a row does not run alone, or draws numbers.
 
     Args:
         model: in eval mode; its state is unchanged.
         given: the arguments of a forward.
         rows: those of its rows.
-        sizes: whether a row of another length alone, as in a table of each row with each other one, is another row.
+        sizes: whether a row of another length alone, as in a table of each row with each other one, is another row; and whether
+            numbers count, such as losses.
     """
 
     def results(inputs: Mapping[str, Any], seed: int) -> list[torch.Tensor]:
         torch.manual_seed(seed)
-        found = pytree.tree_leaves(model(**inputs))
-        return [one for one in found if isinstance(one, torch.Tensor) and one.dim() and one.is_floating_point()]
+        found = [one for one in pytree.tree_leaves(model(**inputs)) if isinstance(one, torch.Tensor)]
+        counted = (one for one in found if one.dim() or (sizes and one.requires_grad))
+        return [one.detach() for one in counted if one.is_floating_point()]
 
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), torch.autocast("cpu", enabled=False), unchanged(model):
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+        unchanged(model),
+    ):
         try:
             whole = results(given, 0)
             if not all(map(torch.equal, whole, results(given, 1))):
-                return False
+                return None
             alone = [results(row, 0) for row in rows]
         except Exception:  # of the model's own code
-            return False
+            return None
+    return next((one for one, *parts in zip(whole, *alone) if _is_mixed(one, parts, sizes)), None)
+
+
+def _is_mixed(whole: torch.Tensor, parts: Sequence[torch.Tensor], sizes: bool) -> bool:
+    if not whole.dim():
+        return not alike(torch.stack(list(parts)).mean(0), whole, _rounded(whole), _ZERO)
     return any(
-        one.shape[1:] != other.shape[1:]
-        or not alike(other, one[number * len(other) : (number + 1) * len(other)], _rounded(one), _ZERO)
-        for number, row in enumerate(alone)
-        for one, other in zip(whole, row)
-        if len(one) == len(rows) * len(other) and (sizes or one.shape[1:] == other.shape[1:])
+        whole.shape[1:] != one.shape[1:]
+        or not alike(one, whole[number * len(one) : (number + 1) * len(one)], _rounded(whole), _ZERO)
+        for number, one in enumerate(parts)
+        if len(whole) == len(parts) * len(one) and (sizes or whole.shape[1:] == one.shape[1:])
     )
 
 

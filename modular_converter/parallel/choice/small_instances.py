@@ -42,6 +42,11 @@ def target_like(model: Any) -> Target:
     """
     config = getattr(model, "config", None)
     if config is None or not hasattr(config, "model_type"):
+        if examples_of(model) is not None:
+            raise ApplyError(
+                f"{type(model).__name__} has no configuration of transformers, of which a small instance is made for ep, cp and "
+                "sequence_parallel: leave them out, or for ep give a plan of experts as plan="
+            )
         raise ApplyError(
             f"{type(model).__name__} has no configuration of transformers to derive a plan with: give example_inputs=, the "
             "arguments of one forward, or a plan as plan=, such as derive(small, inputs).plan or, for stages, "

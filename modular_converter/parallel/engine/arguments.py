@@ -15,8 +15,8 @@ from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.preflight import refuse_narrow, refuse_quantised, scheme_of
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout, Training
-from modular_converter.parallel.proof.prove import inputs_by_name
 from modular_converter.parallel.tiny.adapters import adapters_of
+from modular_converter.parallel.tiny.named_inputs import inputs_by_name
 
 
 if TYPE_CHECKING:

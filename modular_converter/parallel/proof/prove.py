@@ -7,7 +7,6 @@ model, and on variants of its heads.
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 import shutil
 import tempfile
@@ -34,6 +33,7 @@ from modular_converter.parallel.solve.hindrances import Hindrance, hindrances
 from modular_converter.parallel.tiny.arguments import optional_arguments
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, SEED, Small, Target, build, copy_of, randomise
 from modular_converter.parallel.tiny.fields import other_ratios, wider_heads
+from modular_converter.parallel.tiny.named_inputs import inputs_by_name
 from modular_converter.parallel.tiny.uses import arguments_of_use, untried_branches, uses_of
 from modular_converter.parallel.torch_switches import one_thread
 from modular_converter.parallel.trace.graph import Trace
@@ -288,8 +288,8 @@ def small_copy(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence[Any
         raise BuildError(
             f"{name}: more than {limit}; give a smaller instance, and its plan as plan=: it holds for larger ones"
         )
-    given = inputs_by_name(module, inputs)
     made = copy_of(module).eval()
+    given = inputs_by_name(made, inputs)
     randomise(made, SEED)
     try:
         with unchanged(made), torch.no_grad():
@@ -297,51 +297,6 @@ def small_copy(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence[Any
     except Exception as error:  # any error of the module's own code
         raise BuildError(f"{name}: forward fails: {one_line(error)}") from error
     return Small(name, "", made, given)
-
-
-def inputs_by_name(module: torch.nn.Module, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
-    """Arguments of a forward, by name or in order, by their names.
-
-    Raises ``BuildError`` if they do not fit the forward, or it takes arguments without names.
-    """
-    name = type(module).__name__
-    signature = inspect.signature(module.forward)
-    try:
-        if isinstance(inputs, Mapping):
-            bound = (
-                signature.bind(**inputs).arguments
-                if inspect.Parameter.VAR_KEYWORD not in _kinds(signature)
-                else inputs
-            )
-            return dict(bound)
-        given = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
-        if {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= {*_kinds(signature)}:
-            signature = _handed_to(module) or signature
-        found = dict(signature.bind(*given).arguments)
-    except TypeError as error:
-        raise BuildError(f"{name}: these inputs do not fit its forward: {error}") from error
-    unnamed = [one.name for one in signature.parameters.values() if one.kind in _WITHOUT_NAME and one.name in found]
-    if unnamed:
-        raise BuildError(
-            f"{name}: its forward takes {unnamed[0]!r} by position alone, and inputs are known by "
-            "their names: write `def forward(self, x, mask=None)`, with names of its own, in place of `*inputs` or `x, /`"
-        )
-    return found
-
-
-def _kinds(signature: inspect.Signature) -> list[Any]:
-    return [one.kind for one in signature.parameters.values()]
-
-
-def _handed_to(module: torch.nn.Module) -> inspect.Signature | None:
-    """The signature of the forward to which ``*args, **kwargs`` go: of the parent class, else of the only part; None if unknown."""
-    parents = [vars(base)["forward"].__get__(module) for base in type(module).__mro__[1:] if "forward" in vars(base)]
-    parts = [one.forward for one in module.children()]
-    found = [inspect.signature(one) for one in (*parents, *(parts if len(parts) == 1 else []))]
-    return next((one for one in found if one.parameters and not {*_WITHOUT_NAME} & {*_kinds(one)}), None)
-
-
-_WITHOUT_NAME = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 from modular_converter.parallel.choice.loss_of_parts import (  # noqa: E402
     alike,
     is_no_mean_of_parts,
-    mixes_rows,
+    mixed_result,
     single_rows,
 )
 from modular_converter.parallel.tiny.build import Target, build, target_of  # noqa: E402
@@ -91,15 +91,15 @@ def test_rows_that_depend_on_others_are_found(forward: Any, mixes: bool) -> None
             return found
 
     rows = {"x": torch.arange(1.0, 13.0).view(4, 3).sin()}
-    assert mixes_rows(Net(), rows, single_rows(rows, 4)) is mixes
+    assert (mixed_result(Net(), rows, single_rows(rows, 4)) is not None) is mixes
 
 
 @pytest.mark.parametrize("name", ["llama", "mixtral", "clip"])
 def test_rows_of_the_library_do_not(name: str) -> None:
     small = build(target_of(name))
-    assert not mixes_rows(small.model, small.inputs, single_rows(small.inputs), sizes=False)
+    assert mixed_result(small.model, small.inputs, single_rows(small.inputs), sizes=False) is None
     # CLIP returns a table of each text with each image.
-    assert mixes_rows(small.model, small.inputs, single_rows(small.inputs)) is (name == "clip")
+    assert (mixed_result(small.model, small.inputs, single_rows(small.inputs)) is not None) is (name == "clip")
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])

@@ -98,7 +98,7 @@ class KeptGathered:
             return
         if torch.is_grad_enabled() and any(one.requires_grad for one in module.parameters(recurse=False)):
             raise ApplyError(
-                f"a {type(module).__name__} was called by itself, and data ranks average gradients of its weights in a forward of "
+                f"{type(module).__name__} was called by itself, and data ranks average gradients of its weights in a forward of "
                 "the model alone: call the model, or take torch.no_grad()"
             )
         FSDPModule.unshard(as_root(self.model))  # until `reshard`
@@ -149,6 +149,8 @@ class KeptGathered:
         if under_transforms():
             raise ApplyError("torch.func does not go with data ranks: take torch.autograd, or a layout such as tp2")
         end_broken(model)  # of a layer that was called alone
+        # A cast of an earlier forward would bring its gradient behind the average of this one's.
+        torch.clear_autocast_cache()
         self.layers.clear()
         if not self.stored:  # not earlier: weights may be filled behind `fully_shard`
             self.stored = {id(one): one for one in model.parameters()}

@@ -27,11 +27,12 @@ from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.same_calls import CallsOfAll, digest_of
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.modules import is_plain
-from modular_converter.parallel.proof.prove import inputs_by_name, small_copy
+from modular_converter.parallel.proof.prove import small_copy
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, Small, copy_of
 from modular_converter.parallel.tiny.inputs import examples_of
+from modular_converter.parallel.tiny.named_inputs import inputs_by_name
 from modular_converter.parallel.torch_private import current_graph_task_id, pytree
-from modular_converter.parallel.trace.record import forward_names
+from modular_converter.parallel.trace.record import bound_arguments, forward_names
 from modular_converter.parallel.trace.unchanged import same_attributes
 
 
@@ -87,14 +88,14 @@ def _differ(old: Sequence[tuple[torch.Tensor | None, int]], new: Sequence[tuple[
 
 
 _COPY = "_copy_without_batch"
-"""Of a module: a copy of it, until its first batch of several rows."""
+"""Of a module: a copy of it, until a batch of several rows has all of its inputs."""
 _SEVERAL = 2
 
 
 def look_at_rows(model: torch.nn.Module) -> None:
     """Before a model is shared out over data ranks: its example inputs show whether rows depend on each other.
 
-    A module without them keeps a copy, which the first batch shows, if it is small. Raises ``ApplyError`` if rows depend on
+    A module of which they do not show it keeps a copy, if it is small, which batches of several rows show. Raises ``ApplyError`` if rows depend on
     each other, and warns about a module that is too large to be looked at.
     """
     examples, count = examples_of(model), sum(one.numel() for one in model.parameters())
@@ -113,8 +114,18 @@ def look_at_rows(model: torch.nn.Module) -> None:
                 _refuse_mixed(model, Small(type(model).__name__, "", model.eval(), inputs_by_name(model, examples)))
         elif examples is not None:
             _refuse_mixed(model, small_copy(model, examples))
-        elif is_own:
+        shown = _shown(examples)
+        if is_own and count <= MOST_PARAMETERS and not (shown and shown >= {*forward_names(model)}):
             model.__dict__[_COPY] = copy_of(model)
+
+
+def _shown(given: Mapping[str, Any] | None) -> frozenset[str]:
+    """The names of arguments with which a run tells whether rows depend on each other; none for a single row."""
+    return (
+        frozenset(n for n, one in (given or {}).items() if one is not None)
+        if _rows_in(given or {}) > 1
+        else frozenset()
+    )
 
 
 def _refuse_mixed(model: torch.nn.Module, small: Small, own: bool = True) -> None:
@@ -136,9 +147,9 @@ class PartsOfBatch:
     """
 
     def __init__(self, model: torch.nn.Module, grid: ProcessGrid, calls: CallsOfAll) -> None:
-        self.model, self.grid, self.calls, self.names = model, grid, calls, forward_names(model)
+        self.model, self.grid, self.calls = model, grid, calls
         self.buffers, self.means = WrittenBuffers(model.named_modules()), dict[Any, bool]()
-        self.looked, self.layers = examples_of(model) is not None, layers_entered(model)
+        self.looked, self.layers = {_shown(examples_of(model))} - {frozenset()}, layers_entered(model)
         if grid.layout.shards > 1:
             calls.layers = self.layers
 
@@ -161,26 +172,30 @@ class PartsOfBatch:
         self, loss: Any, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any], settings: bytes
     ) -> torch.Tensor | None:
         """What the mean of a loss divides by; None if the result has none, or the caller has given the number."""
-        given = {**dict(zip(self.names, args)), **kwargs}
-        if not self.looked:
-            self._look(given, args)
+        given = bound_arguments(self.model, args, kwargs) if forward_names(self.model) else dict(kwargs)
+        self._look(given, args)
         labels: Any = given.get("labels")
         if not isinstance(loss, torch.Tensor) or loss.dim() or not loss.requires_grad:
             return None
         self._refuse_no_mean(labels, given, settings)
-        is_mean = isinstance(labels, torch.Tensor) and given.get("num_items_in_batch") is None
-        return self._counts(labels, getattr(result, "logits", None)) if is_mean else None
+        if given.get("num_items_in_batch") is not None:
+            return None
+        if not isinstance(labels, torch.Tensor):
+            return torch.tensor([_rows_in(given)], device=self.grid.place)
+        return self._counts(labels, getattr(result, "logits", None))
 
     def _look(self, given: Mapping[str, Any], args: Sequence[Any]) -> None:
-        """Refuse rows that depend on each other, in a small instance, or in a module's own copy and its first batch of several."""
+        """Refuse rows that depend on each other, in a small instance, or in a module's own copy and a batch of several."""
         copy = self.model.__dict__.get(_COPY)
-        if copy is not None and not self.names:  # a forward of *args, **kwargs
+        if copy is not None and not forward_names(copy):  # a forward of *args, **kwargs
             with contextlib.suppress(BuildError):
                 given = {**inputs_by_name(copy, args), **given}
-        size = _rows_in(given)
-        self.looked = copy is None or size >= _SEVERAL
-        if not self.looked:
+        size, shown = _rows_in(given), frozenset[str]() if copy is None else _shown(given)
+        if shown in self.looked or copy is not None and not shown:
             return
+        self.looked.add(shown)
+        if copy is not None and shown >= {*forward_names(copy)}:
+            del self.model.__dict__[_COPY]
         try:
             if copy is None:
                 small = small_instance(target_like(self.model), small_settings(self.model))
@@ -189,8 +204,6 @@ class PartsOfBatch:
                 small = small_copy(copy, rows_between(few, size, 0, _SEVERAL))
         except PlanError:  # there is none, or it does not run alone
             return
-        finally:
-            self.model.__dict__.pop(_COPY, None)
         _refuse_mixed(self.model, small, copy is not None)
 
     def _refuse_no_mean(self, labels: Any, given: Mapping[str, Any], settings: bytes) -> None:
@@ -275,6 +288,11 @@ def _of_unequal(other: Sequence[float], own: Sequence[float]) -> ApplyError | No
     if torch.allclose(products[0], products[1], rtol=_LEAST_DIFFERENCE, atol=0.0, equal_nan=True):
         return None
     worst = int((products[0] - products[1]).abs().argmax())
+    if torch.equal(*numbers):
+        return ApplyError(
+            f"data ranks weigh losses of as many labels otherwise, {float(factors[0]):g} and {float(factors[1]):g} times, and the "
+            "gradient is the mean over them: weigh all alike"
+        )
     least, most = (int(one) for one in numbers[:, worst].aminmax())
     return ApplyError(
         f"data ranks have {least} to {most} labels that count, and the mean of their losses is not that of the batch: give "

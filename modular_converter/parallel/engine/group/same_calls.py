@@ -188,9 +188,13 @@ class CallsOfAll:
 
     def compare(self, name: str, text: str) -> tuple[int, str] | None:
         """The first process that has begun the next call, and what it has of this name; None if that is the same, or this one's."""
-        own = f"{self.number + 1} {self.own} {text}"
-        found = default_store().compare_set(f"{self.key}/{name}", self.agreed.get(name, ""), own).decode()
-        self.agreed[name] = found  # which all have compared when they begin the next call
+        own, place = f"{self.number + 1} {self.own} {text}", f"{self.key}/{name}"
+        found, before = default_store().compare_set(place, self.agreed.get(name, ""), own).decode(), ""
+        while found != before and not found.startswith(
+            f"{self.number + 1} "
+        ):  # of a call that this process has refused
+            found, before = default_store().compare_set(place, found, own).decode(), found
+        self.agreed[name] = found
         _, first, other = found.split(" ", 2)
         return None if other == text else (int(first), other)
 
@@ -202,6 +206,11 @@ class CallsOfAll:
         first, other = found
         if name == _LAYERS:
             return _of_layers(first, other, text)
+        if name == COUNTS:
+            return ApplyError(
+                f"data ranks have {text}, and {other}, and the mean of their losses is not that of the batch: give parts with as many "
+                "rows, and labels that count"
+            )
         if name == "steps":
             return ApplyError(
                 f"process {self.own} has made {text} since the last call, and process {first} {other}: their weights would "
@@ -345,6 +354,8 @@ class CallsOfAll:
 
 
 _LAYERS = "layers"
+COUNTS = "counts"
+"""Of a call: what the mean of its loss divides by."""
 
 
 def _of_layers(first: int, other: str, text: str) -> ApplyError:

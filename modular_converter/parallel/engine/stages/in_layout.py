@@ -190,8 +190,8 @@ class PipelineInLayout(InLayout, Pipeline):
                 found[name] = replace(one, name=name)
         return found
 
-    def _everyone_of(self, group: dist.ProcessGroup) -> tuple[ProcessGroup, int]:
-        return self._grid.everyone, self.data_rank
+    def _everyone_of(self, group: dist.ProcessGroup) -> tuple[ProcessGroup, int, int]:
+        return self._grid.everyone, self.data_rank, self._grid.layout.data
 
     def _batch(self, inputs: dict[str, Any]) -> Batch:
         refuse_unproven(self._shapes, type(self._shapes).forward, (), inputs)

@@ -168,7 +168,9 @@ class RowDimensions:
 
 
 _MOST_ROWS = 8
-WHOLE_BATCH = "micro-batches", "give chunks=1"
+ONE_PART = "give chunks=1, in a layout without ddp and fsdp"
+"""What to give where parts of a batch, which data ranks and micro-batches have, are not as the batch."""
+WHOLE_BATCH = "micro-batches and data ranks", ONE_PART
 """Which parts are too few for rows that depend on each other, and what to give: see ``refuse_mixed_rows``."""
 
 
@@ -211,6 +213,13 @@ def refuse_unequal_labels(batch: Batch, chunks: int) -> None:
                     f"micro-batches have {min(counts)} to {max(counts)} labels that count, so the mean of their losses is "
                     "not the loss of the batch: give loss= with a sum over your own weights, or chunks=1"
                 )
+
+
+def what_counts(batch: Batch) -> str:
+    """What the mean of a loss divides by, in words: equal for all data ranks, whose losses have the same weight."""
+    labels = (batch.inputs.get(name) for name in ("labels", "shift_labels"))
+    counts = [label_counts(one).tolist() for one in labels if one is not None and not one.is_floating_point()]
+    return f"{batch.size} rows" + "".join(f" with {' or '.join(map(str, one))} labels that count" for one in counts)
 
 
 def refuse_hooks(weights: Mapping[str, torch.nn.Parameter]) -> None:

@@ -1,8 +1,8 @@
 """A caller's loss over micro-batches: what one process computes with the whole batch, or an error.
 
-A loss that is a mean of rows is the mean of the micro-batches' losses, and one that is a sum is their sum. Which of the two it
-is, gradients of two rows show, together and alone. Of any other, such as a mean over labels of which some do not count, no
-numbers of micro-batches make that of the batch.
+A loss that is a mean of rows is the mean of the micro-batches' losses, and one that is a sum is their sum; so it is with the parts
+of data ranks, which average gradients. Which of the two it is, gradients of two rows show, together and alone. Of any other, such as
+a mean over labels of which some do not count, no numbers of parts make that of the batch.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from modular_converter.parallel.choice.loss_of_parts import alike, norm
+from modular_converter.parallel.engine.stages.micro_batches import ONE_PART
 from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.torch_private import pytree
 
@@ -36,10 +37,11 @@ class LossOfRows:
     Args:
         loss: of the output of a micro-batch and its rows of the target.
         chunks: micro-batches of a step.
+        data: data ranks, which have parts of the batch.
     """
 
-    def __init__(self, loss: Loss, chunks: int) -> None:
-        self._loss, self._chunks = loss, chunks
+    def __init__(self, loss: Loss, chunks: int, data: int = 1) -> None:
+        self._loss, self._chunks, self._data = loss, chunks, data
         self._adds: bool | None = None
         self._largest = 0.0  # norm of gradients: those of learnt rows are rounding
         self._first: _Row | None = None
@@ -53,11 +55,11 @@ class LossOfRows:
     def __call__(self, output: Any, target: torch.Tensor) -> torch.Tensor:
         """A micro-batch's contribution to the loss of the batch. Raises ``ApplyError`` if there is none."""
         found = self._loss(output, target)
-        if self._chunks > 1:
+        if self._chunks * self._data > 1:
             devices = [target.device] if target.is_cuda else []
             with torch.random.fork_rng(devices), torch.enable_grad():
                 self._look(output, target)
-        return found if self._adds else found / self._chunks
+        return found * self._data if self._adds else found / self._chunks
 
     def _look(self, output: Any, target: torch.Tensor) -> None:
         """Compare one of the step's first rows with one of this micro-batch that has another target, and each with itself."""
@@ -81,8 +83,8 @@ class LossOfRows:
             if not fitting:
                 raise ApplyError(
                     "rows count otherwise in loss= together than alone, as in a mean over the labels that count, with weights of "
-                    "classes, or in a comparison of rows, so micro-batches do not have the loss of the batch: return a sum over "
-                    "rows, divided by a number of the whole batch, or give chunks=1"
+                    "classes, or in a comparison of rows, so parts of a batch do not have the loss of the batch: return a sum over "
+                    f"rows, divided by a number of the whole batch, or {ONE_PART}"
                 )
             self._adds = fitting[0] == 1.0
 
@@ -110,7 +112,7 @@ class LossOfRows:
             if self._adds is not None:  # which has taken two rows before
                 raise
             raise ApplyError(
-                f"loss= fails with {len(rows)} rows ({one_line(error)}), so that it cannot be proven to be a mean of rows: give chunks=1"
+                f"loss= fails with {len(rows)} rows ({one_line(error)}), so that it cannot be proven to be a mean of rows: {ONE_PART}"
             ) from error
         return [one.detach() for one in found]
 

@@ -26,6 +26,7 @@ from modular_converter.parallel.engine.group.other_stages import of_other_stage
 from modular_converter.parallel.engine.group.parts_of_batch import WrittenBuffers
 from modular_converter.parallel.engine.group.process_grid import join_group
 from modular_converter.parallel.engine.group.same_calls import (
+    COUNTS,
     CallsOfAll,
     Marks,
     called_by_all,
@@ -39,6 +40,7 @@ from modular_converter.parallel.engine.group.training_checkpoint import Checkpoi
 from modular_converter.parallel.engine.stages.generate import Decoder
 from modular_converter.parallel.engine.stages.micro_batches import (
     NO_ROWS,
+    ONE_PART,
     WHOLE_BATCH,
     Batch,
     RowDimensions,
@@ -48,6 +50,7 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     refuse_mixed_examples,
     refuse_unequal_labels,
     refuse_what_a_step_lacks,
+    what_counts,
 )
 from modular_converter.parallel.engine.stages.own_loss import Loss, LossOfRows
 from modular_converter.parallel.engine.stages.scheduled_stage import (
@@ -70,12 +73,12 @@ from modular_converter.parallel.pipeline.prove import cuts_of, derive_pipeline, 
 from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute, free_weights
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import names_of_tied
-from modular_converter.parallel.proof.prove import inputs_by_name
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup, under_transforms
 from modular_converter.parallel.tiny.inputs import examples_of, remember_examples
+from modular_converter.parallel.tiny.named_inputs import inputs_by_name
 from modular_converter.parallel.torch_switches import TorchSwitches
-from modular_converter.parallel.trace.record import forward_names
+from modular_converter.parallel.trace.record import bound_arguments, forward_names
 
 
 # What a model has and its pipeline lacks -> what to write; `_BEFORE` for all else.
@@ -109,10 +112,10 @@ Made = TypeVar("Made")
 Stages = TypeVar("Stages", bound="Pipeline")
 
 
-def pipeline_plan(model: Any, chunks: int = 1) -> PipelinePlan:
+def pipeline_plan(model: Any, parts: int = 1) -> PipelinePlan:
     """The derived plan; of the model itself if it has example inputs.
 
-    Raises ``ApplyError`` if rows depend on each other, and a batch is divided into ``chunks``, ``PlanError`` if no small
+    Raises ``ApplyError`` if rows depend on each other, and a batch is divided into ``parts``, ``PlanError`` if no small
     instance can be built, the model is no chain of layers, or stages give other numbers.
     """
     examples = examples_of(model)
@@ -120,16 +123,16 @@ def pipeline_plan(model: Any, chunks: int = 1) -> PipelinePlan:
         return derive_pipeline(model, examples)
     target = target_like(model)
     small = small_instance(target, small_settings(model))
-    if chunks > 1:
+    if parts > 1:
         refuse_mixed_rows(model, small.model, small.inputs, single_rows(small.inputs), *WHOLE_BATCH)
     plan = proven_pipeline_plan(small.model, small.inputs, target.name)
     layers_entry(model, plan)
     return plan
 
 
-def agreed_pipeline_plan(model: Any, given: PipelinePlan | None, group: ProcessGroup, chunks: int = 1) -> PipelinePlan:
+def agreed_pipeline_plan(model: Any, given: PipelinePlan | None, group: ProcessGroup, parts: int = 1) -> PipelinePlan:
     """The first process's plan, on all processes. Raises ``ApplyError`` on all processes if it has none."""
-    text = from_first_process(lambda: str(given or pipeline_plan(model, chunks)), group)
+    text = from_first_process(lambda: str(given or pipeline_plan(model, parts)), group)
     return PipelinePlan.parse(text)
 
 
@@ -164,6 +167,9 @@ class Pipeline(Checkpoints):
 
     _tensors: ProcessGroup | None = None  # the processes that divide each stage
 
+    _untried_loss = False
+    """Whether example inputs do not show of what the model's own loss is the mean."""
+
     def __init__(
         self,
         model: Any,
@@ -186,8 +192,9 @@ class Pipeline(Checkpoints):
         self._place = join_group(device)
         own_group: Any = dist.group.WORLD if group is None else group
         self._group, self._chunks = own_group, chunks
-        self._loss = None if loss is None else LossOfRows(loss, chunks)
-        self._everyone, self._part = self._everyone_of(own_group)
+        self._everyone, self._part, data = self._everyone_of(own_group)
+        self._parts = chunks * data
+        self._loss = None if loss is None else LossOfRows(loss, chunks, data)
         self._marks, self._errors = Marks(), FirstError(self._everyone.size == dist.get_world_size(own_group))
         self._calls, self._settings = CallsOfAll(dist.get_process_group_ranks(self._everyone.group)), dict[str, str]()
         self._schedule = schedule_named(schedule)
@@ -195,7 +202,7 @@ class Pipeline(Checkpoints):
         order = order_of(self._schedule, size, stages_per_process or self._schedule.usual, chunks)
         self._stages_in_all = order.stages
         refuse_other_weights(model, ProcessGroup(own_group), self._place)
-        self._plan = agreed_pipeline_plan(model, plan, ProcessGroup(own_group), chunks)
+        self._plan = agreed_pipeline_plan(model, plan, ProcessGroup(own_group), self._parts)
         count, stages = len(layer_paths(model, self._plan)), self._stages_in_all
         cuts = cuts_of(model, self._plan, stages) if balance is None else cuts_of_balance(balance, count, stages)
         self._layers = spans(cuts, count)
@@ -205,8 +212,9 @@ class Pipeline(Checkpoints):
         self._known_settings = known_settings(model)
         self.clock = ActionClock(self._place)
         self._rows = RowDimensions(self._without_data, main_input(self._shapes))
-        if chunks > 1 and plan is None and (examples := examples_of(model)) is not None:
+        if self._parts > 1 and plan is None and (examples := examples_of(model)) is not None:
             refuse_mixed_examples(model, examples, self._rows)
+            self._untried_loss = "labels" not in examples
         self._decoder: Decoder | None = None
         self._made: Any = None
         self._made_for: Any = None
@@ -290,9 +298,9 @@ class Pipeline(Checkpoints):
     def _prepare(self, stage: StageModule) -> None:
         """For subclasses: change how a stage holds its weights, before other code has them."""
 
-    def _everyone_of(self, group: dist.ProcessGroup) -> tuple[ProcessGroup, int]:
-        """All processes that have the model, and the index of this process's part of a batch."""
-        return ProcessGroup(group), 0
+    def _everyone_of(self, group: dist.ProcessGroup) -> tuple[ProcessGroup, int, int]:
+        """All processes that have the model, the index of this process's part of a batch, and the number of parts."""
+        return ProcessGroup(group), 0, 1
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -395,11 +403,11 @@ class Pipeline(Checkpoints):
     def _of_written_buffers(self) -> ApplyError | None:
         """The error of a step whose micro-batches have written buffers, one after the other."""
         written = self._written.since()
-        if not written or self._chunks == 1:
+        if not written or self._parts == 1:
             return None
         return ApplyError(
-            f"forwards wrote {next(iter(written))} once for each micro-batch, from its rows alone, so it is not that of the batch: put "
-            "its module into eval mode, take a norm of each row (LayerNorm, GroupNorm), or give chunks=1"
+            f"forwards wrote {next(iter(written))} from parts of the batch, so it is not that of the batch: put its module into eval "
+            f"mode, take a norm of each row (LayerNorm, GroupNorm), or {ONE_PART}"
         )
 
     def _batch_of_step(self, args: tuple[Any, ...], inputs: dict[str, Any], target: torch.Tensor | None) -> Batch:
@@ -408,6 +416,11 @@ class Pipeline(Checkpoints):
             raise ApplyError("a step computes gradients: call it outside of torch.no_grad() and inference_mode()")
         if self._loss is None and inputs.get("labels") is None:
             raise ApplyError("the model's own loss needs labels=; or give Pipeline a loss= and step a target=")
+        if self._loss is None and self._untried_loss:
+            raise ApplyError(
+                "the model's own loss may be no mean over parts of a batch, which its example inputs do not show: give labels in "
+                f"example_inputs=, or {ONE_PART}"
+            )
         if (self._loss is None) != (target is None):
             raise ApplyError("target= is for the loss= of Pipeline: give both, or neither and labels=")
         refuse_what_a_step_lacks(inputs, getattr(self._shapes, "config", None))
@@ -435,8 +448,10 @@ class Pipeline(Checkpoints):
         except Exception as error:
             refused = error
         said = {name: value for name, value in now.items() if value != self._settings.get(name)}
-        mark = self._marks.of(method, args, kwargs)
-        self._calls.begin(said, refused, {"call": method, f"batch {self._part}": mark})
+        called = {"call": method, f"batch {self._part}": self._marks.of(method, args, kwargs)}
+        if self._parts > self._chunks and method == "step" and found:
+            called[COUNTS] = what_counts(cast("Any", found[0]))
+        self._calls.begin(said, refused, called)
         self._settings = now
         return found[0]
 
@@ -519,15 +534,12 @@ class Pipeline(Checkpoints):
 
     def _named(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> dict[str, Any]:
         """The inputs by name."""
-        names = forward_names(self._shapes) or tuple(
-            examples_of(self._shapes) or ()
-        )  # of a forward of *args, **kwargs
-        if len(args) > len(names):
-            raise ApplyError(f"{len(args)} inputs in order: the forward takes {', '.join(names) or 'none'}")
-        twice = [name for name in names[: len(args)] if name in inputs]
-        if twice:
-            raise ApplyError(f"{twice[0]} is given in order and by name")
-        return {**dict(zip(names, args)), **inputs}
+        own = dict(zip(examples_of(self._shapes) or (), args)) if not forward_names(self._shapes) else {}
+        try:  # without names those of the example inputs, of a forward of *args, **kwargs
+            return own | bound_arguments(self._shapes, args[len(own) :], inputs)
+        except TypeError as error:
+            names = ", ".join(forward_names(self._shapes))
+            raise ApplyError(f"{len(args)} inputs in order: the forward takes {names}: {error}") from error
 
     def _batch(self, inputs: dict[str, Any]) -> Batch:
         if "use_cache" in forward_names(self._shapes) and inputs.get("use_cache") is None:

@@ -56,6 +56,15 @@ def test_a_call_begins_on_all_or_is_refused_on_all(pair):
     assert zero.noted == one.noted == 2
 
 
+def test_a_process_that_has_refused_a_call_may_be_first_in_the_next(pair):
+    zero, one = pair
+    assert begin(pair, {"batch": "forward:a"}, {"batch": "forward:a"}) == ["", ""]
+    refused = ApplyError("no labels")
+    both(lambda: zero.begin({}, None, {"batch": "forward:b"}), lambda: one.begin({}, refused, {"batch": "forward:b"}))
+    assert one.compare("batch", "forward:c") is None
+    assert zero.compare("batch", "forward:d") == (1, "forward:c")
+
+
 def test_all_call_the_same_with_the_same_batch(pair):
     assert begin(pair, {"call": "forward"}, {"call": "forward"}) == ["", ""]
     told = begin(pair, {"call": "a step"}, {"call": "a forward"})

@@ -55,14 +55,19 @@ def nearly_a_mean(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(output, target) * (1.0 + 0.002 * (len(output) == 2))
 
 
-def over_micro_batches(loss: Callable[..., torch.Tensor], target: torch.Tensor, chunks: int) -> torch.Tensor:
-    rows = LossOfRows(loss, chunks)
-    rows.begin()
-    parts = [rows(one, part) for one, part in zip(OUTPUT.chunk(chunks), target.chunk(chunks))]
-    return torch.stack(parts).sum()
+def over_micro_batches(
+    loss: Callable[..., torch.Tensor], target: torch.Tensor, chunks: int, data: int = 1
+) -> torch.Tensor:
+    """The mean over data ranks."""
+    found = []
+    for output, own in zip(OUTPUT.chunk(data), target.chunk(data)):
+        rows = LossOfRows(loss, chunks, data)
+        rows.begin()
+        found.append(sum(rows(one, part) for one, part in zip(output.chunk(chunks), own.chunk(chunks))))
+    return torch.stack(found).mean()
 
 
-@pytest.mark.parametrize("chunks", [1, 2, 4])
+@pytest.mark.parametrize(("chunks", "data"), [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2)])
 @pytest.mark.parametrize(
     ("loss", "target"),
     [
@@ -73,8 +78,10 @@ def over_micro_batches(loss: Callable[..., torch.Tensor], target: torch.Tensor, 
         (matched, OUTPUT.flip(0)[:, :3]),
     ],
 )
-def test_losses_of_micro_batches_make_that_of_the_batch(loss: Any, target: torch.Tensor, chunks: int) -> None:
-    torch.testing.assert_close(over_micro_batches(loss, target, chunks), loss(OUTPUT, target))
+def test_losses_of_micro_batches_make_that_of_the_batch(
+    loss: Any, target: torch.Tensor, chunks: int, data: int
+) -> None:
+    torch.testing.assert_close(over_micro_batches(loss, target, chunks, data), loss(OUTPUT, target))
 
 
 def test_rows_with_other_numbers_to_match_are_refused() -> None:
@@ -88,6 +95,8 @@ def test_rows_with_other_numbers_to_match_are_refused() -> None:
 def test_a_loss_that_is_neither_mean_nor_sum_of_rows_is_refused(loss: Any) -> None:
     with pytest.raises(ApplyError, match="rows count otherwise"):
         over_micro_batches(loss, CLASSES, 2)
+    with pytest.raises(ApplyError, match="in a layout without ddp and fsdp"):
+        over_micro_batches(loss, CLASSES.roll(2), 1, 2)
     over_micro_batches(loss, CLASSES, 1)  # one micro-batch is the batch
 
 
