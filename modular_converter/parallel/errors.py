@@ -10,6 +10,10 @@ LIBRARIES = ("torch", "transformers", "accelerate", "jsonschema", "safetensors")
 """The packages of the extra `parallel`."""
 
 
+MAKE_WHOLE = "call unshard(), or with data ranks (ddp, fsdp, cp) give full_state_dict() to a model made anew"
+"""What to do before a change of a model that processes share out."""
+
+
 class MissingLibraryError(ImportError):
     """A package of the extra `parallel`, or of `tune`, is not installed."""
 

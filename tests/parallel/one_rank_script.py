@@ -19,9 +19,9 @@ ROWS = torch.ones(2, 4)
 class Branches(nn.Module):
     """What runs depends on the sign of what it gets."""
 
-    def __init__(self, writes=False, skips=False):
+    def __init__(self, writes=False, skips=False, turns=False):
         super().__init__()
-        self.writes, self.skips = writes, skips
+        self.writes, self.skips, self.turns = writes, skips, turns
         self.layers = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)) for _ in range(3))
         self.register_buffer("seen", torch.zeros(()))
 
@@ -29,7 +29,8 @@ class Branches(nn.Module):
         other = bool(x.detach().sum() < 0)
         if self.writes and other:
             self.seen += 1
-        for number, layer in enumerate(self.layers):
+        layers = list(self.layers)
+        for number, layer in enumerate(layers[::-1] if self.turns and other else layers):
             if not (self.skips and other and number == 1):
                 x = x + layer(x)
         return x
@@ -59,6 +60,12 @@ def skips(layout, alone):
 
 def skips_without_gradients(layout, alone):
     model = own(layout, skips=True)
+    return torch.no_grad()(lambda: model(-ROWS if alone else ROWS))
+
+
+def turns_without_gradients(layout, alone):
+    """As many layers, in another order."""
+    model = own(layout, turns=True)
     return torch.no_grad()(lambda: model(-ROWS if alone else ROWS))
 
 

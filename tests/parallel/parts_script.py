@@ -62,6 +62,13 @@ class Writes(Norms):
         return self.head(x)
 
 
+class WritesToInput(Writes):
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
 class Scored(Norms):
     """It returns a loss of its own."""
 
@@ -208,6 +215,8 @@ USES = {
     "counter": (normed, "fsdp2", Counted, False),
     "writes in place": (normed, "fsdp2", Writes, False),
     "writes in place, copies": (normed, "ddp2", Writes, False),
+    "writes in place, compiled": (normed, "fsdp2", Writes, False),
+    "writes to its input": (normed, "pp2", WritesToInput, False),
     "batch norm in micro-batches": (normed, "pp2", Norms, True),
     "mean": (own_loss, F.cross_entropy),
     "sum": (own_loss, lambda out, target: F.cross_entropy(out, target, reduction="sum") / 8),
@@ -226,10 +235,12 @@ USES = {
     "balance of experts": (moe,),
 }
 MORE = {
+    "writes in place, compiled": {"compile": True},
     "own sum": {"example_inputs": (X, Y)},
     "own comparison": {"example_inputs": (X,)},
     "some count, and how many": {"num_items_in_batch": (SOME[:, 1:] != -100).sum()},
     "batch norm in micro-batches": MEAN,
+    "writes to its input": MEAN,
     "balance of experts": {"output_router_logits": True},
 }
 

@@ -69,6 +69,11 @@ def test_what_one_process_may_do_alone_goes_on(case, layout):
     assert all(one["told"] == ["", ""] and one["within"] for one in told.values()) and len(told) == 2, told
 
 
+def test_a_call_without_gradients_of_other_layers_is_told_in_it():
+    told = _told("turns_without_gradients", "fsdp2")
+    assert any("each layer gathers weights from all processes" in one["told"][0] for one in told.values()), told
+
+
 def test_a_whole_weight_that_one_process_reads_alone_is_an_error():
     told = _told("whole", "fsdp2")
     assert all("process 1 has called full_tensor of a weight or gradient" in one for one in told[1]["told"]), told

@@ -46,6 +46,8 @@ def test_parts_give_the_gradient_of_the_whole(found, use):
         ("own weights of classes", "a number that Scored returns, such as its loss"),
         ("own comparison", "a number that Scored returns, such as its loss"),
         ("own mean of other rows", "data ranks have 3 to 4 labels that count"),
+        ("writes in place, compiled", "a compiled layer writes in place to what it gets"),
+        ("writes to its input", "WritesToInput writes in place to its input x"),
         ("hook of all modules", "register_module_forward_hook and the like) would get this process's shares"),
         ("whole in place", "unshard() does not go with data ranks"),
         ("balance of experts", "the model's loss is not the mean of the losses of parts of the batch"),

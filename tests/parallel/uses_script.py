@@ -11,6 +11,8 @@ from transformers import LlamaForSequenceClassification
 
 from modular_converter.parallel import Training, parallelize
 from modular_converter.parallel.errors import PlanError
+from tests.parallel.parts_script import Writes, X, Y
+from tests.parallel.parts_script import made as normed_layers
 from tests.parallel.settings_script import llama
 
 
@@ -23,7 +25,8 @@ IS_PIPELINE = "pp" in LAYOUT
 def prepared(model, **options):
     """The model in the layout of the script."""
     options |= {"chunks": 1, "schedule": "GPipe"} if LAYOUT == "pp2.fsdp2" else {"chunks": 2} if IS_PIPELINE else {}
-    return parallelize(model, layout=LAYOUT, device="cpu", probe=False, training=Training(**options))
+    more = {"example_inputs": options.pop("example_inputs")} if "example_inputs" in options else {}
+    return parallelize(model, layout=LAYOUT, device="cpu", probe=False, training=Training(**options), **more)
 
 
 def part(model, rows):
@@ -142,6 +145,18 @@ def own_comparison(make):
     return own_sum(make, similar_rows)
 
 
+def written_in_place(make):
+    """Layers write to what they get, which code around them reads again; the gradients of the first layer of each stage."""
+    model = normed_layers(Writes).double()
+    rows, target = X.double(), Y
+    if make is prepared:
+        model = make(model, loss=torch.nn.functional.cross_entropy, example_inputs=(rows,)).train()
+        model.step(part(model, rows), target=part(model, target))
+    else:
+        torch.nn.functional.cross_entropy(model(rows), target).backward()
+    return clipped(model, 1e9)
+
+
 def packed(make):
     return trained(make(llama()), input_ids=IDS, labels=IDS, position_ids=POSITIONS)
 
@@ -258,7 +273,7 @@ USES = {
         generated_from_embeddings,
         own_loss_of_other_targets,
     ),
-    "pp2.fsdp": (in_half_twice, other_labels, fewer_rows, own_sum, own_comparison),
+    "pp2.fsdp": (in_half_twice, other_labels, fewer_rows, own_sum, own_comparison, written_in_place),
     "fsdp": (in_half, in_half_twice, in_half_by_default, loaded, of_vmap),
     "tp": (in_half, in_half_by_default, loaded, of_vmap, classified),
 }

@@ -258,11 +258,17 @@ def flow_of(
     layers, places = layer_paths(model, plan), _places(model, plan)
     watch = _Watch(model, plan, {*inputs, *forward_names(model)}, skips)
     trains = torch.is_grad_enabled()
+    before = {name: versions_of(value) for name, value in inputs.items()}
     with watch.hooks:
         watch.start([name for name, _ in model.named_modules() if name] if asks else ())
         # Tensors of inference mode do not count writes.
         with torch.inference_mode(False), torch.set_grad_enabled(trains), watch.sources, Questions(watch.sources):
             output = model(**inputs)
+    if written := [name for name, value in inputs.items() if versions_of(value) != before[name]]:
+        raise ApplyError(
+            f"{type(model).__name__} writes in place to its input {written[0]}, which each process of stages has for itself: let it "
+            "change a new tensor (nn.ReLU() in place of nn.ReLU(inplace=True))"
+        )
     last = len(layers)
     for leaf in tensors_of(output):
         if asks or (skips and any(places.get(spot.path, last) >= last - 1 for spot in watch.sources.of(leaf))):

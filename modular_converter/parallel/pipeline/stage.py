@@ -212,10 +212,16 @@ class StageModule(torch.nn.Module):
             self._empty(path)
             do_not_recompute(self.model.get_submodule(path))
             remember_type(model.get_submodule(path), self.model.get_submodule(path), self._place)
-        for number in span:
-            self._hook(paths[number], self._give(number == span.start))
+        gives = ((paths[number], self._give(number == span.start)) for number in span)
+        self._giving = [(path, hook, self._hook(path, hook)) for path, hook in gives]
         if not self.is_last:
             self._hook(paths[span.stop], self._take)
+
+    def give_first(self) -> None:
+        """Let layers get what they get here before other hooks, as those of ``fully_shard``, which hand on views of it."""
+        for path, hook, handle in self._giving:
+            handle.remove()
+            self._hook(path, hook, first=True)
 
     def prepare(self, flow: LayerFlow) -> None:
         """Take the shapes of a run of the whole model; later calls must have inputs of the same shapes."""
@@ -360,8 +366,8 @@ class StageModule(torch.nn.Module):
         """The values that all layers take unchanged, such as a bias that the first stage computes."""
         return {name: value for name, value in self._received.items() if name not in self._layers.outputs}
 
-    def _hook(self, path: str, hook: Callable[..., Any]) -> None:
-        self.model.get_submodule(path).register_forward_pre_hook(hook, with_kwargs=True)
+    def _hook(self, path: str, hook: Callable[..., Any], first: bool = False) -> Any:
+        return self.model.get_submodule(path).register_forward_pre_hook(hook, with_kwargs=True, prepend=first)
 
     def _give(self, is_start: bool) -> Callable[..., Any]:
         def give(layer: torch.nn.Module, args: Any, kwargs: Any) -> Any:

@@ -21,6 +21,7 @@ from modular_converter.parallel.engine.group.share_tensors import (
     unmark,
     unmarked,
 )
+from modular_converter.parallel.errors import MAKE_WHOLE
 from modular_converter.parallel.shard.forwards import innermost
 from modular_converter.parallel.trace.record import tensors_in
 
@@ -47,7 +48,7 @@ class CacheShare:
                 raise refused_here(
                     f"{func.__name__} of a key/value cache: processes share out its heads, and each would take its own for all: "
                     "code outside of the model may choose sequences and positions and change all entries alike; to choose heads, "
-                    "change the model's own attention, or call unshard() first"
+                    f"change the model's own attention, or {MAKE_WHOLE}"
                 )
             found = func(*args, **(kwargs or {}))
         for one in found if isinstance(found, (list, tuple)) else [found]:

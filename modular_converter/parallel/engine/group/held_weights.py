@@ -31,7 +31,7 @@ from torch.distributed.tensor.placement_types import Placement
 from modular_converter.parallel.engine.base.weights_there import WeightThere, weight_there
 from modular_converter.parallel.engine.group.same_calls import meet, refused_here
 from modular_converter.parallel.engine.group.share_tensors import as_plain
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import MAKE_WHOLE, ApplyError
 from modular_converter.parallel.plans.resolve import Piece
 from modular_converter.parallel.shard.apply import Applied, reassembled, sum_of_copies
 from modular_converter.parallel.shard.collectives import (
@@ -390,7 +390,7 @@ def _reader(kind: type[Any], leaf: str) -> property:
         """For parametrizations, which delete a weight, and set another attribute of its name."""
         raise ApplyError(
             f"{leaf} of a {type(module).__name__} was deleted or replaced after parallelize, which would act on no share of "
-            "the processes: change the model before parallelize, or call unshard() first"
+            f"the processes: change the model before parallelize, or {MAKE_WHOLE}"
         )
 
     return property(read, refuse)

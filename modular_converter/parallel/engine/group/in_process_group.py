@@ -86,7 +86,7 @@ from modular_converter.parallel.engine.group.whole_state import (
     other_arguments,
     whole_tensors,
 )
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import MAKE_WHOLE, ApplyError
 from modular_converter.parallel.inference.generation import (
     GENERATE_BATCH,
     MANAGERS,
@@ -159,7 +159,7 @@ _COMPILED = (
     "layer, or for inference compile=True"
 )
 _PUSHED = "{name} would be made by each process: save_pretrained(folder), and the first process sends the folder"
-ALONE = "{name} would change this process's share alone; call unshard(), {name}, and parallelize again"
+ALONE = "{name} would change this process's share alone; " + MAKE_WHOLE + ", {name}, and parallelize again"
 
 
 @begun_together

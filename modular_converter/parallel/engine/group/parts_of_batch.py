@@ -32,7 +32,7 @@ from modular_converter.parallel.tiny.build import MOST_PARAMETERS, Small, copy_o
 from modular_converter.parallel.tiny.inputs import examples_of
 from modular_converter.parallel.tiny.named_inputs import inputs_by_name
 from modular_converter.parallel.torch_private import current_graph_task_id, pytree
-from modular_converter.parallel.trace.record import bound_arguments, forward_names
+from modular_converter.parallel.trace.record import forward_names
 from modular_converter.parallel.trace.unchanged import same_attributes
 
 
@@ -147,7 +147,7 @@ class PartsOfBatch:
     """
 
     def __init__(self, model: torch.nn.Module, grid: ProcessGrid, calls: CallsOfAll) -> None:
-        self.model, self.grid, self.calls = model, grid, calls
+        self.model, self.grid, self.calls, self.names = model, grid, calls, forward_names(model)
         self.buffers, self.means = WrittenBuffers(model.named_modules()), dict[Any, bool]()
         self.looked, self.layers = {_shown(examples_of(model))} - {frozenset()}, layers_entered(model)
         if grid.layout.shards > 1:
@@ -172,7 +172,7 @@ class PartsOfBatch:
         self, loss: Any, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any], settings: bytes
     ) -> torch.Tensor | None:
         """What the mean of a loss divides by; None if the result has none, or the caller has given the number."""
-        given = bound_arguments(self.model, args, kwargs) if forward_names(self.model) else dict(kwargs)
+        given = {**dict(zip(self.names, args)), **kwargs}
         self._look(given, args)
         labels: Any = given.get("labels")
         if not isinstance(loss, torch.Tensor) or loss.dim() or not loss.requires_grad:
@@ -187,14 +187,14 @@ class PartsOfBatch:
     def _look(self, given: Mapping[str, Any], args: Sequence[Any]) -> None:
         """Refuse rows that depend on each other, in a small instance, or in a module's own copy and a batch of several."""
         copy = self.model.__dict__.get(_COPY)
-        if copy is not None and not forward_names(copy):  # a forward of *args, **kwargs
+        if copy is not None and not self.names:  # a forward of *args, **kwargs
             with contextlib.suppress(BuildError):
                 given = {**inputs_by_name(copy, args), **given}
         size, shown = _rows_in(given), frozenset[str]() if copy is None else _shown(given)
         if shown in self.looked or copy is not None and not shown:
             return
         self.looked.add(shown)
-        if copy is not None and shown >= {*forward_names(copy)}:
+        if copy is not None and shown >= {*self.names}:
             del self.model.__dict__[_COPY]
         try:
             if copy is None:

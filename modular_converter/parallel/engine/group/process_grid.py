@@ -326,7 +326,7 @@ def refuse_sparse(tables: Iterable[torch.nn.Embedding]) -> None:
         if table.sparse and isinstance(table._parameters.get("weight"), DTensor):
             raise ApplyError(
                 f"sparse=True of an Embedding of {table.num_embeddings} rows: processes hold its weight as a DTensor, of which "
-                "torch makes no sparse gradients; set it to False, or call unshard()"
+                "torch makes no sparse gradients; set it to False"
             )
 
 

@@ -198,6 +198,13 @@ class CallsOfAll:
         _, first, other = found.split(" ", 2)
         return None if other == text else (int(first), other)
 
+    def refuse_other_layers(self) -> None:
+        """Behind a call: raise ``ApplyError`` if a process that has ended it before has entered other layers in its last forward."""
+        if self.layers is not None and len(self.ranks) > 1:
+            text = json.dumps([*self.layers])
+            if (found := self.compare("computed", text)) is not None:
+                raise _of_layers(*found, text)
+
     def _other(self, name: str, text: str) -> ApplyError | None:
         """The error of this process if another one has begun the call with something else of this name."""
         found = self.compare(name, text)

@@ -41,7 +41,7 @@ from modular_converter.parallel.engine.group.spread import (
     refuse_half_frozen,
     weights_of_units,
 )
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import MAKE_WHOLE, ApplyError
 from modular_converter.parallel.modules import HOOKS, OF_TORCH, is_plain, is_same_value, own_attributes
 from modular_converter.parallel.shard.apply import cut_sizes, modules_of_cut_sizes
 from modular_converter.parallel.shard.collectives import ProcessGroup
@@ -311,6 +311,8 @@ class SameSettings:
         """What the caller gets of a call's result."""
         if self.batch is not None and torch.is_grad_enabled():
             self.batch.note(result, args, kwargs, self.settings)
+        elif self.batch is not None:
+            self.calls.refuse_other_layers()  # it may be the last call
         return result if self.caches is None else self.caches.show(result, given=caches)
 
     def _free(self, model: torch.nn.Module) -> None:
@@ -354,7 +356,7 @@ class SameSettings:
                 if is_shared_size and old != new:
                     raise ApplyError(
                         f"{where} was set, but processes share out the sizes of this module, and where their shares "
-                        "differ they would compute others with it; call unshard(), change it, and parallelize again"
+                        f"differ they would compute others with it; {MAKE_WHOLE}, change it, and parallelize again"
                     )
                 found[where] = repr(new) if is_plain(new) else type(new).__name__
         self.values, old, self.switches = now, self.switches, _switches()

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from modular_converter.parallel.engine.group.whole_state import (
     whole_state,
     whole_tensors,
 )
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import MAKE_WHOLE, ApplyError
 from modular_converter.parallel.int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.shard.apply import Applied, undo
 from modular_converter.parallel.shard.collectives import ProcessGroup, forget_entered
@@ -69,7 +69,7 @@ class Sharded(InLayout, MemoryFigures):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "peft_config":  # the last step when peft puts adapters into a model
             raise ApplyError(
-                "adapters would be made only for this process's share; call unshard(), add them, and parallelize again"
+                f"adapters would be made only for this process's share; {MAKE_WHOLE}, add them, and parallelize again"
             )
         super().__setattr__(name, value)
 
@@ -165,11 +165,11 @@ class Sharded(InLayout, MemoryFigures):
             max_shard_size: of a file, such as ``"2GB"``; if None, at most 5 GB and one process's part of the model.
             more: other arguments of the library's method; with them the first process holds the whole model.
         """
-        refuse_saving_adapters(self, "call unshard()")  # type: ignore[arg-type]
+        refuse_saving_adapters(self, MAKE_WHOLE)  # type: ignore[arg-type]
         more = other_arguments(more)
         if is_unpacked(self):  # type: ignore[arg-type]
             raise ApplyError(
-                "quantised weights can only be saved from the whole model: call unshard(), and save it then"
+                f"quantised weights can only be saved from the whole model: {MAKE_WHOLE}, and save it then"
             )
         kind = self.__dict__["_own_class"]
         if not hasattr(kind, "save_pretrained"):
@@ -263,11 +263,25 @@ def with_whole_heads(own: Callable[..., Any]) -> Callable[..., Any]:
     return whole
 
 
+@contextmanager
+def _refusing_writes() -> Iterator[None]:
+    """A forward; where layers are compiled, ``fully_shard`` hands on views that no code may write to."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "being modified inplace" not in str(error):
+            raise
+        raise ApplyError(
+            "a compiled layer writes in place to what it gets, which data ranks hand on as a view: let it begin with a new tensor "
+            "(nn.ReLU() in place of nn.ReLU(inplace=True)), or leave compile out"
+        ) from error
+
+
 def _called(own: Callable[..., Any], self: Any, args: Any, kwargs: Any) -> Any:
     group = self._applied.group
     attentions = self.__dict__.get("_attentions")
     if attentions is None or attentions.active or not wants_attentions(self, args, kwargs):
-        with for_compiled([self]):
+        with for_compiled([self]), _refusing_writes():
             result = own(self, *args, **kwargs)
         forget_entered(group)
         return _refusing_spread_gradients(result)

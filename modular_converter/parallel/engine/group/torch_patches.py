@@ -46,7 +46,7 @@ from modular_converter.parallel.engine.group.views_of_weights import (
     whole_of,
     write_whole,
 )
-from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.errors import MAKE_WHOLE, ApplyError
 from modular_converter.parallel.torch_private import (
     DTensorSpec,
     TensorBase,
@@ -410,7 +410,7 @@ def _refuse_parametrization(users: Any, own: Any, module: Any, *args: Any, **kwa
     if any(module is one for user in users if isinstance(user, torch.nn.Module) for one in user.modules()):
         raise ApplyError(
             f"a parametrization of a {type(module).__name__} would replace weights that processes share out: put it on the model "
-            "before parallelize, or call unshard() first"
+            f"before parallelize, or {MAKE_WHOLE}"
         )
     return own(module, *args, **kwargs)
 

@@ -220,6 +220,7 @@ class PipelineInLayout(InLayout, Pipeline):
             hold_weights(applied, self._whole, grid.mesh, grid.data is None)
             stage.register_forward_hook(lambda *_: forget_entered(group))
         spread_over_data(stage, grid, self._training)
+        stage.give_first()
         self._source.fill(model)
         mark_parts(model)
 
