@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from modular_converter.parallel import parallelize
+from modular_converter.parallel import Training, parallelize
 from modular_converter.parallel.engine.group import let_go, same_calls
 from tests.parallel.settings_script import IDS, llama
 from tests.parallel.two_runs import tell_of_two_runs
@@ -41,10 +41,17 @@ def fails(*_):
 
 
 def own(layout, **options):
-    return parallelize(Branches(**options), layout=layout, device="cpu", example_inputs=(ROWS,), probe=False)
+    more = {"training": Training(chunks=2, loss=squares)} if "pp" in layout else {}
+    return parallelize(Branches(**options), layout=layout, device="cpu", example_inputs=(ROWS,), probe=False, **more)
+
+
+def squares(output, target):
+    return (output - target).pow(2).mean()
 
 
 def step(model, rows):
+    if hasattr(model, "step"):
+        return model.step(rows, target=ROWS)
     model(rows).pow(2).mean().backward()
 
 
@@ -61,6 +68,11 @@ def skips(layout, alone):
 def skips_without_gradients(layout, alone):
     model = own(layout, skips=True)
     return torch.no_grad()(lambda: model(-ROWS if alone else ROWS))
+
+
+def turns(layout, alone):
+    model = own(layout, turns=True)
+    return lambda: step(model, -ROWS if alone else ROWS)
 
 
 def turns_without_gradients(layout, alone):

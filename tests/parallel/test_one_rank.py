@@ -69,6 +69,14 @@ def test_what_one_process_may_do_alone_goes_on(case, layout):
     assert all(one["told"] == ["", ""] and one["within"] for one in told.values()) and len(told) == 2, told
 
 
+@OTHERS
+def test_other_layers_in_stages_of_data_ranks_are_told_in_the_step():
+    told = _told("turns", "pp2.fsdp2")
+    assert len(told) == 4 and all(
+        "each layer gathers weights from all processes" in one["told"][0] for one in told.values()
+    ), told
+
+
 def test_a_call_without_gradients_of_other_layers_is_told_in_it():
     told = _told("turns_without_gradients", "fsdp2")
     assert any("each layer gathers weights from all processes" in one["told"][0] for one in told.values()), told
@@ -80,7 +88,7 @@ def test_a_whole_weight_that_one_process_reads_alone_is_an_error():
 
 
 def _told(case, layout):
-    found = launch(2, "tests/parallel/one_rank_script.py", case, layout, limit_s=120.0)
+    found = launch(4 if "." in layout else 2, "tests/parallel/one_rank_script.py", case, layout, limit_s=120.0)
     told = {one["process"]: one for one in map(json.loads, found.output.splitlines()) if "process" in one}
     assert 0 in told, found.errors[-2000:]
     return told

@@ -53,17 +53,19 @@ class KeptGathered:
         reshards: its units -> whether each is freed after its forward.
         everyone: the processes that have the model.
         compiled: whether the layers are compiled, which have no second derivatives.
+        is_stage: of which a step makes a forward for each micro-batch.
     """
 
     def __init__(
-        self, model: Any, reshards: Mapping[FSDPModule, bool], everyone: ProcessGroup, compiled: bool
+        self, model: Any, reshards: Mapping[FSDPModule, bool], everyone: ProcessGroup, compiled: bool, is_stage: bool
     ) -> None:
+        self.is_stage = is_stage
         self.model, self.reshards, self.everyone = model, dict(reshards), everyone
         self.stored: dict[int, Any] = {}  # weights as optimizers have them, by their ids
         self.versions: int  # of the weights when they were gathered to stay so
         self.data: list[tuple[torch.Tensor, int]] = []  # what code has read as `weight.data`, with its version
         _ALL.add(self)
-        self.layers: list[int] = []  # the numbers of the units that the forward has entered
+        self.layers: list[int] = []  # the numbers of the units that the forward, or those of a step, have entered
         self.given: dict[Any, list[Any]] = {}  # unit -> what it was given
         self.aliases: dict[Any, list[tuple[torch.Tensor, torch.Tensor, int]]] = {}
         self.numbers = {unit: number for number, unit in enumerate(self.reshards)}
@@ -151,7 +153,8 @@ class KeptGathered:
         end_broken(model)  # of a layer that was called alone
         # A cast of an earlier forward would bring its gradient behind the average of this one's.
         torch.clear_autocast_cache()
-        self.layers.clear()
+        if not self.is_stage:
+            self.layers.clear()
         if not self.stored:  # not earlier: weights may be filled behind `fully_shard`
             self.stored = {id(one): one for one in model.parameters()}
             for one in self.stored.values():

@@ -227,7 +227,7 @@ def spread_over_data(model: Any, grid: ProcessGrid, training: Training | None) -
             one.set_force_sum_reduction_for_comms(True)  # gloo has no sums of products
     _keep_names(model)
     type(model).unshard = _refuse_whole
-    KeptGathered(model, units, grid.everyone, options.compile)
+    KeptGathered(model, units, grid.everyone, options.compile, grid.stages is not None)
 
 
 def _refuse_whole(model: Any, *args: Any, **kwargs: Any) -> Any:

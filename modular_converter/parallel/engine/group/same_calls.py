@@ -129,6 +129,7 @@ class CallsOfAll:
     Attributes:
         stepped: whether an optimizer has made a step since the last call; None while there was none.
         layers: those that the forward under way has entered, where each gathers weights from all; None elsewhere.
+        stages: those of this process, which other processes share with it; "" for a whole model.
         broken: why the connections of these processes are closed; None if they are not.
     """
 
@@ -142,6 +143,7 @@ class CallsOfAll:
         self.stepped: bool | None = None
         self.broken: ApplyError | None = None
         self.layers: list[int] | None = None
+        self.stages = ""
         if len(self.ranks) > 1:
             tell_process(default_store(), self.own)
         _CALLS.add(self)
@@ -198,12 +200,11 @@ class CallsOfAll:
         _, first, other = found.split(" ", 2)
         return None if other == text else (int(first), other)
 
-    def refuse_other_layers(self) -> None:
-        """Behind a call: raise ``ApplyError`` if a process that has ended it before has entered other layers in its last forward."""
-        if self.layers is not None and len(self.ranks) > 1:
-            text = json.dumps([*self.layers])
-            if (found := self.compare("computed", text)) is not None:
-                raise _of_layers(*found, text)
+    def of_other_layers(self) -> ApplyError | None:
+        """Behind a call: the error if a process that has ended it before has entered other layers in it."""
+        text = "" if self.layers is None or len(self.ranks) == 1 else json.dumps([*self.layers])
+        found = self.compare(_COMPUTED + self.stages, text) if text else None
+        return None if found is None else _of_layers(*found, text)
 
     def _other(self, name: str, text: str) -> ApplyError | None:
         """The error of this process if another one has begun the call with something else of this name."""
@@ -337,12 +338,14 @@ class CallsOfAll:
         for rank, (number, failures, _, whose, text) in self._refused(store).items():
             if rank != self.own and failures and (number, failures) > (self.number, self.failures):
                 return _alone(whose, text)
-        ended = ended_processes(store, self.ranks, killed_only=True)
-        return _has_ended(ended[0]) if ended else self._of_other_layers(store)
+        if ended := ended_processes(store, self.ranks, killed_only=True):
+            return _has_ended(ended[0])
+        found = (self._of_place(store, one) for one in (_LAYERS, _COMPUTED + self.stages))
+        return next((one for one in found if one is not None), None)
 
-    def _of_other_layers(self, store: Any) -> ApplyError | None:
+    def _of_place(self, store: Any, name: str) -> ApplyError | None:
         """The error of a process that waits in a layer which another one, that is through with this forward, has not entered."""
-        place = f"{self.key}/{_LAYERS}"
+        place = f"{self.key}/{name}"
         if self.layers is None or not store.check([place]):
             return None
         own = [*self.layers]
@@ -360,7 +363,7 @@ class CallsOfAll:
         return False
 
 
-_LAYERS = "layers"
+_LAYERS, _COMPUTED = "layers", "computed"
 COUNTS = "counts"
 """Of a call: what the mean of its loss divides by."""
 

@@ -311,8 +311,8 @@ class SameSettings:
         """What the caller gets of a call's result."""
         if self.batch is not None and torch.is_grad_enabled():
             self.batch.note(result, args, kwargs, self.settings)
-        elif self.batch is not None:
-            self.calls.refuse_other_layers()  # it may be the last call
+        elif self.batch is not None and (error := self.calls.of_other_layers()) is not None:  # it may be the last call
+            raise error
         return result if self.caches is None else self.caches.show(result, given=caches)
 
     def _free(self, model: torch.nn.Module) -> None:

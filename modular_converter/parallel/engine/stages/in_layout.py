@@ -20,6 +20,7 @@ from modular_converter.parallel.engine.group.agreed_plan import agreed_unproven
 from modular_converter.parallel.engine.group.gradients import refuse_wrapped
 from modular_converter.parallel.engine.group.held_weights import hold_weights
 from modular_converter.parallel.engine.group.in_process_group import opened, plan_and_skeleton
+from modular_converter.parallel.engine.group.kept_gathered import layers_entered
 from modular_converter.parallel.engine.group.process_grid import (
     ProcessGrid,
     begun_together,
@@ -194,6 +195,8 @@ class PipelineInLayout(InLayout, Pipeline):
         return self._grid.everyone, self.data_rank, self._grid.layout.data
 
     def _batch(self, inputs: dict[str, Any]) -> Batch:
+        if self._calls.layers is not None:
+            self._calls.layers.clear()
         refuse_unproven(self._shapes, type(self._shapes).forward, (), inputs)
         if self._grid.layout.tp > 1 and wants_attentions(self._shapes, (), inputs):
             raise ApplyError(
@@ -201,6 +204,11 @@ class PipelineInLayout(InLayout, Pipeline):
                 "one without stages, for output_attentions"
             )
         return super()._batch(inputs)
+
+    def _watch_layers(self) -> None:
+        if self._grid.layout.shards > 1 and len(self.stages) == 1:  # several stages would have to be told apart
+            ((number, stage),) = self.stages.items()
+            self._calls.layers, self._calls.stages = layers_entered(stage), f" in stage {number}"
 
     def _check_stages(self) -> None:
         seen: dict[int, StageModule] = {}

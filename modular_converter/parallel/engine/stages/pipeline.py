@@ -238,7 +238,11 @@ class Pipeline(Checkpoints):
         }
         self._shared = shared_weights(self._own, own_group, self._place)
         self._written = WrittenBuffers(pair for one in self.stages.values() for pair in one.model.named_modules())
+        self._watch_layers()
         PATCHES.enter(self)
+
+    def _watch_layers(self) -> None:
+        """For subclasses: let processes that share a stage compare which layers they enter."""
 
     def _check_stages(self) -> None:
         """For subclasses: refuse the stages of this process, while the model is still whole."""
@@ -396,8 +400,9 @@ class Pipeline(Checkpoints):
                 self._loss.begin()
             with summed_gradients(self._shared):
                 scheduled.step(micro_batch=torch.arange(self._chunks), losses=given, return_outputs=False, target=goal)
+                other = self._calls.of_other_layers()  # before this process waits for those that wait in a layer
                 total = self._everywhere(losses)  # which a process that has ended cannot join
-                self._calls.ended(self._errors.error or self._of_written_buffers())
+                self._calls.ended(self._errors.error or other or self._of_written_buffers())
             return total
 
     def _of_written_buffers(self) -> ApplyError | None:
@@ -469,7 +474,7 @@ class Pipeline(Checkpoints):
             output = None if self._last_stage is None else self._last_stage.output(merged)
             error = self._errors.error
             said = "" if error else what_was_not_handed_over(output)
-            self._calls.ended(ApplyError(said) if said else error)
+            self._calls.ended(ApplyError(said) if said else error or self._calls.of_other_layers())
             return output
 
     def _batch_of_forward(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> Batch:
