@@ -89,7 +89,7 @@ def formatter_stamp(settings: Settings, version_of: VersionOf | None = None) -> 
             find_ruff(one, version_of) for one in _by_version(settings.formattings)
         }  # imports no `format_ruff`
     else:
-        others.insert(0, settings.formatter)
+        others.append(settings.formatter)
     versions = (f"{name} {load_formatter(name).version()}".rstrip() for name in others)
     return " ".join((*map(program_stamp, sorted(programs)), *versions))
 

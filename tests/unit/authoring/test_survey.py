@@ -109,6 +109,9 @@ def test_models_of_one_folder_may_have_several_files(tmp_path: Path) -> None:
     assert found.config_suffix == "Settings" and found.no_models == ()
 
 
+CIRCLE = "from . import emu, ox, yak\nfrom .emu import EmuNet\nfrom .ox import OxNet\nfrom .yak import YakNet\n\n\n"
+
+
 @pytest.mark.parametrize(
     "files",
     [
@@ -116,6 +119,7 @@ def test_models_of_one_folder_may_have_several_files(tmp_path: Path) -> None:
         {"acme/ox.py": "class OxNet:\n    pass\n", "acme/yak.py": "class YakShop:\n    pass\n"},
         {"acme/ox.py": "class Ox:\n    pass\n", "acme/yak.py": "class Yak:\n    pass\n"},
         {"acme/ox.py": "", "acme/yak.py": ""},
+        {f"acme/{one}.py": CIRCLE + f"class {one.title()}Net:\n    pass\n" for one in ("ox", "yak", "emu")},
     ],
 )
 def test_files_without_a_class_in_common_are_no_models(tmp_path: Path, files: dict[str, str]) -> None:

@@ -83,7 +83,7 @@ def test_read_only_targets_are_refused(tmp_path: pathlib.Path, what: str) -> Non
     folder.mkdir()
     target = folder / "x.py"
     target.write_text("old")
-    (target if what == "file" else folder).chmod(0o444 if what == "file" else 0o555)
+    (target if what == "file" else folder).chmod(0o555)
     with pytest.raises(ConversionError, match="read-only") as caught:
         write_atomically(target, "new", tmp_path)
     folder.chmod(0o755)

@@ -144,7 +144,7 @@ class SameParts:
                 raise ApplyError(
                     f"{path} has a hook, which would get this process's share: put it on a module around it"
                 )
-        if any(self.hooks_of_all) and any(map(_callers, self.hooks_of_all)):
+        if any(map(_callers, self.hooks_of_all)):
             raise ApplyError(
                 "a hook of all modules (register_module_forward_hook and the like) would get this process's shares: remove it, and "
                 "put hooks on the modules that you look at"

@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
+from torch.utils import _pytree as pytree
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.group import in_process_group
@@ -145,6 +146,61 @@ def test_an_optimizer_whose_state_would_be_whole_makes_no_step(both):
     with pytest.raises(ApplyError, match="of a DTensor and a plain tensor"):
         optimizer.step()
     torch.testing.assert_close(model.full_state_dict(), before)
+
+
+class Counting(torch.optim.SGD):
+    """Counts the runs of its code."""
+
+    runs = 0
+
+    def step(self, closure=None):
+        type(self).runs += 1
+        return super().step(closure)
+
+
+def test_an_optimizer_is_tried_before_its_first_step_alone(both):
+    _, model = both(net())
+    optimizer, before = Counting(model.parameters()), []
+    for _ in range(3):
+        model(inputs()).backward()
+        optimizer.step()
+        before.append(Counting.runs)
+    assert before[0] > 1 and [one - before[0] for one in before] == [0, 1, 2]
+
+
+class Mapped:
+    """A value that torch's trees know, as other packages make their classes known."""
+
+    def __init__(self, x):
+        self.x = x
+
+
+pytree.register_pytree_node(Mapped, lambda one: ([one.x], None), lambda children, _: Mapped(*children))
+
+
+class Noting(nn.Linear):
+    """Notes something on an object that it gets."""
+
+    def forward(self, x, kept):
+        kept.seen = True
+        return super().forward(x)
+
+
+class Handing(Net):
+    def forward(self, x):
+        kept = Mapped(x)
+        x = self.first(x)
+        for layer in self.layers:
+            x = self.act(layer(x, kept))
+        assert kept.seen
+        return self.last(x).pow(2).sum()
+
+
+def test_layers_get_the_objects_that_the_model_hands_them(both):
+    handing = Handing().double()
+    handing.layers = nn.ModuleList(Noting(4, 4).double() for _ in range(2))
+    for model in both(handing):
+        model(inputs()).backward()
 
 
 def test_gathered_weights_are_no_weights_of_an_optimizer_and_keep_what_they_train(both):

@@ -99,7 +99,12 @@ def test_those_that_compute_with_a_process_that_has_failed_inside_see_why(pair):
     one.left(ValueError("caught before"))
     assert zero.of_left(dist.distributed_c10d._get_default_store()) is None
     one.left(ValueError("inside"), inside=True)
-    assert "process 1 was refused something alone" in str(zero.of_left(dist.distributed_c10d._get_default_store()))
+    store = dist.distributed_c10d._get_default_store()
+    assert "process 1 was refused something alone" in str(zero.of_left(store))
+    store.set(
+        f"{zero.key}/broken", "why the connections were closed"
+    )  # by the first that noticed, which others repeat
+    assert str(zero.of_left(store)) == "why the connections were closed"
 
 
 def test_one_that_does_not_come_is_told_to_the_other_which_withdraws(pair):

@@ -9,8 +9,10 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
+from modular_converter.parallel.engine.group import views_of_weights
 from modular_converter.parallel.engine.group.torch_patches import on_whole
 from modular_converter.parallel.engine.group.views_of_weights import CopiedView, is_view, written_by
+from modular_converter.parallel.errors import ApplyError
 
 
 aten = torch.ops.aten
@@ -57,6 +59,24 @@ def test_a_view_shows_what_was_written_since(weight):
     torch.autograd.graph.increment_version(weight)
     assert weight._version > before and view.full_tensor().tolist() == [6, 8, 10]
     assert type(own) is DTensor and own.zero_() is own and float(weight.sum()) == 132
+
+
+def test_a_read_to_which_another_process_does_not_come_is_refused_until_it_does(weight, monkeypatch):
+    view = row(weight, 1)
+    on_whole(aten.mul_.Tensor, (weight, 2.0), {})
+    torch.autograd.graph.increment_version(weight)
+
+    def alone(method, ranks):
+        raise ApplyError(f"process 0 has called {method}")
+
+    monkeypatch.setattr(views_of_weights, "meet_of", alone)
+    for _ in range(2):
+        with pytest.raises(
+            ApplyError, match="process 0 has called code that reads a view of a weight that was written"
+        ):
+            view + 1
+    monkeypatch.undo()
+    assert (view + 1).full_tensor().tolist() == [7, 9, 11]
 
 
 def test_copies_and_files_are_plain(weight):

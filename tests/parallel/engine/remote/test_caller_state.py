@@ -15,6 +15,7 @@ from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from tests.parallel.conveniences import handy  # noqa: E402
+from tests.parallel.troubled import PLAN, Troubled  # noqa: E402
 
 
 IDS = torch.arange(1, 19).view(2, 9)
@@ -301,6 +302,25 @@ def test_a_share_that_a_call_stores_does_not_come_back(pair):
             read()
     with pytest.raises(PlanError, match="set it to a new tensor"):
         last.zero_()
+
+
+class Measured(Troubled):
+    """Stores the widths of what it computes."""
+
+    def forward(self, x):
+        inner = torch.relu(self.up(x))
+        self.widths = [x.shape[-1], inner.shape[-1]]
+        return self.down(inner)
+
+
+def test_a_number_of_a_share_that_a_call_stores_does_not_come_back(ranks):
+    model = parallelize(Measured(), plan=PLAN, session=ranks)
+    model(torch.ones(2, 16))
+    with pytest.raises(
+        ApplyError, match="widths was stored.*a number of each rank's own that forward stores does not"
+    ):
+        model.widths[1]
+    model._placement.end()
 
 
 def test_the_model_taken_back_is_as_on_one_device(ranks):

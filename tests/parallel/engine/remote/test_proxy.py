@@ -180,6 +180,10 @@ def twice(module, args, result):
     return result
 
 
+def double(module, args, result):
+    return result * 2
+
+
 def test_hooks_of_the_model_run_once(ranks):
     model = llama()
     with torch.no_grad():
@@ -195,6 +199,17 @@ def test_hooks_of_the_model_run_once(ranks):
         model.generate(IDS, **given)
     handle.remove()
     assert relative_error(model.generate(IDS, **given).logits[0], want[:, -1]) < 2e-4
+    model._placement.end()
+
+
+def test_hooks_of_a_module_run_where_it_is_called_and_not_with_its_forward(ranks):
+    model = Troubled()
+    x, hooked = torch.ones(2, 16), model.up
+    hooked.register_forward_hook(double)
+    want = hooked.forward(x).detach()
+    parallelize(model, plan="plan whole\n", session=ranks)
+    torch.testing.assert_close(model.up.forward(x), want)
+    torch.testing.assert_close(model.up(x), 2 * want)
     model._placement.end()
 
 

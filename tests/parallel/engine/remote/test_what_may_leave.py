@@ -4,6 +4,8 @@ heads.
 
 import copy
 import gc
+import os
+import weakref
 
 import pytest
 import torch
@@ -25,6 +27,7 @@ from transformers import (  # noqa: E402
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.base.attention_heads import HeadCounts, local_modules, whole_heads  # noqa: E402
 from modular_converter.parallel.engine.base.caches import caches_in, has_content
+from modular_converter.parallel.engine.remote.placement import _forget_handle  # noqa: E402
 from modular_converter.parallel.engine.remote.remote_values import (  # noqa: E402
     check_plain,
     hold,
@@ -173,6 +176,14 @@ def test_caches_that_are_dropped_are_dropped_on_the_ranks_at_once(model):
         placement.session.forget(placement.number, range(1))  # more than the pipes would hold without a reader
     with pytest.raises(KeyError, match=str(number)):
         placement._call_held(number, "get_seq_length", (), {})
+
+
+def test_a_cache_that_is_dropped_in_a_fork_stays_on_the_ranks(model):
+    session = model._placement.session
+    with session.lock:  # a call is under way, so that what is dropped is noted
+        _forget_handle(weakref.ref(session), model._placement.number, 1, process=os.getpid() + 1)
+        _forget_handle(lambda: None, model._placement.number, 1, process=os.getpid())  # its session is gone
+        assert not session.unneeded
 
 
 def test_what_an_answer_names_again_is_kept(model):

@@ -106,9 +106,22 @@ def test_stages_generate_and_are_saved_as_the_model(in_stages, tmp_path):
     assert torch.equal(stages.generate(IDS, **given), whole.generate(IDS, **given))
     with pytest.raises(ApplyError, match="the batch has no rows"):
         stages.generate(IDS[:0], **given)
+    assert stages.float().to("cpu") is stages
     stages.save_pretrained(tmp_path)
     found = type(whole).from_pretrained(tmp_path)
     torch.testing.assert_close(dict(found.state_dict()), dict(whole.state_dict()))
+
+
+def test_stages_generate_with_a_cache_and_the_logits_of_the_last_position_alone(in_stages):
+    whole, caches, lengths = gpt2(), [], []
+    first = whole.transformer.h[0]
+    first.register_forward_pre_hook(lambda _, args, more: caches.append(more["use_cache"]), with_kwargs=True)
+    whole.lm_head.register_forward_pre_hook(lambda _, args: lengths.append(args[0].shape[1]))
+    stages = in_stages(whole)
+    caches.clear()
+    lengths.clear()
+    stages.generate(IDS, attention_mask=torch.ones_like(IDS), max_new_tokens=2, do_sample=False)
+    assert {*caches} == {True} and {*lengths} == {1}
 
 
 def test_a_type_of_products_is_not_that_of_saved_weights(in_stages, tmp_path):
