@@ -76,7 +76,7 @@ def test_a_new_model_converts_and_checks_at_once(acme: Path) -> None:
     left = done.stderr.partition("left to you:")[2]
     for said in (
         "`acme/kiwi_vl-7b`",
-        "layers_kiwi_vl.py",
+        "layers_kiwi_vl.py: the parent's under new names",
         "classes from yak",
         "docs/kiwi_vl.md: a page about KiwiVL",
         "--tables",

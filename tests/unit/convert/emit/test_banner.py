@@ -14,6 +14,11 @@ def test_of_an_installed_package() -> None:
     assert source_path(path, profile_settings()) == "src/transformers/models/new/modular_new.py"
 
 
+def test_a_path_stands_on_one_line_with_what_cannot_be_shown_escaped() -> None:
+    path = str(pathlib.Path("any", "transformers", "models", "a\nb", "modular_a\x85.py"))
+    assert source_path(path, profile_settings()) == r"src/transformers/models/a\nb/modular_a\x85.py"
+
+
 def test_of_a_project(tmp_path: pathlib.Path) -> None:
     (tmp_path / "pyproject.toml").touch()
     path = tmp_path / "src" / "models" / "new" / "modular_new.py"
