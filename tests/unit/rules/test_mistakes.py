@@ -12,6 +12,8 @@ from modular_converter.settings.load import load_settings
 
 
 LLAMA = """\
+from dataclasses import dataclass
+
 from torch import nn
 
 from ...modeling_utils import PreTrainedModel
@@ -28,6 +30,11 @@ class LlamaMLP(nn.Module):
 
     def forward(self, x):
         return self.gate_proj(x)
+
+
+@dataclass
+class LlamaSizes:
+    width: int = 8
 
 
 class LlamaEmbedding(nn.Embedding):
@@ -238,6 +245,10 @@ MISTAKES = {
         (6, "MC101", ""),
     ),
     "no colon": (MODELING + "LlamaMLP\n\n\nclass YakMLP(LlamaMLP)\n    pass\n", (4, "MC101", "")),
+    "a field without its annotation": (
+        MODELING + "LlamaSizes\n\n\nclass YakSizes(LlamaSizes):\n    width = 2\n",
+        (5, "MC323", "Write `width: int = …`"),
+    ),
 }
 
 RIGHT = {
