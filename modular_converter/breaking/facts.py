@@ -186,6 +186,8 @@ class ModelTree:
         self.hashed_as: Mapping[str, str] = {}
         """Path -> the text that its hash is of, where the difference is nothing that is read."""
         self._hashes: dict[str, str] = {}
+        self.compared: set[tuple[str, str]] = set()
+        """Names of files, with hashes that were found to be theirs."""
         self._names_in_files = Names(library, models)
 
     @property

@@ -24,6 +24,7 @@ from modular_converter.findings import UNPARSABLE, ConversionError, Finding
 from modular_converter.git.affected import affected
 from modular_converter.git.work_tree import MOST_BYTES, GitError, WorkTrees
 from modular_converter.model.bindings import Function, bindings_in
+from modular_converter.model.lexer import code_only, placed_tokens
 from modular_converter.model.nodes import functions_of, parse, walk
 from modular_converter.settings.disk import NO_FOLLOW, is_below, read_regular
 from modular_converter.settings.values import Settings
@@ -78,7 +79,9 @@ def newer_tree(
 
 
 class _Outside(NamedTuple):
-    """A text as a comparison reads it, whatever the bodies of methods are that it does not follow, and whole functions."""
+    """A text as a comparison reads it, whatever its comments are, and the bodies of methods that it does not follow, and whole
+    functions.
+    """
 
     text: str
     bodies: Mapping[tuple[str, str], str]
@@ -132,7 +135,11 @@ def edits_since(ref: str, package: str, untold: UntoldMethods) -> Edits:
             new = text_of_content(path, read_regular(path, MOST_BYTES, NO_FOLLOW))
             word = os.path.basename(os.path.dirname(path)).replace("_", "")
             marks = functools.cache(functools.partial(untold.marks, path))
-            sides = [_outside(text, followed, word, marks) for text in (old, new)]
+            functions = [_functions(text) for text in (old, new)]
+            sides = [
+                _outside(text, one, other, followed, word, marks)
+                for text, one, other in zip((old, new), functions, functions[::-1])
+            ]
         except (ConversionError, OSError, *UNPARSABLE):
             continue
         if sides[0].text == sides[1].text:
@@ -150,26 +157,72 @@ def edits_since(ref: str, package: str, untold: UntoldMethods) -> Edits:
     )
 
 
-def _outside(text: str, followed: Collection[str], word: str, marks: Callable[[str], frozenset[str]]) -> _Outside:
-    """A text with a summary in place of each body that is not followed, with the parameters where nobody is told of them.
+_Functions = dict[tuple[str, str], list[tuple[Function, str, str]]]
+"""Class and method, or "" and function -> each of that name, as a getter and its setter, with its head and its whole text."""
+
+
+def _functions(text: str) -> _Functions:
+    lines, found = text.split("\n"), _Functions()
+    for owner, node in functions_of(parse(text)):
+        head, whole = (lines[node.lineno - 1 : end] for end in (node.body[0].lineno - 1, node.end_lineno))
+        found.setdefault((owner, node.name), []).append((node, "\n".join(head), "\n".join(whole)))
+    return found
+
+
+def _outside(
+    text: str,
+    functions: _Functions,
+    others: _Functions,
+    followed: Collection[str],
+    word: str,
+    marks: Callable[[str], frozenset[str]],
+) -> _Outside:
+    """A text without comments, and with a summary in place of each body that differs and is not followed, with the parameters
+    where these differ and nobody is told of them.
 
     Args:
+        others: the functions of the other text.
         word: the model's name: a method whose name has it is called otherwise in heirs, and may be followed there.
         marks: those of a class, see `UntoldMethods.marks`.
     """
     lines = text.split("\n")
+    for number in _comments(text):
+        lines[number] = ""
     bodies, found = dict[tuple[str, str], str](), set[str]()
-    for owner, node in functions_of(parse(text)):
-        named = caseless(node.name)
-        if node.name not in followed and word not in named and (body := _body(node)):
-            untold = marks(owner) if owner else frozenset()
-            first = body[0].lineno if owner and not untold else node.lineno
+    for (owner, name), all_of_name in functions.items():
+        given = others.get((owner, name), [])
+        if (
+            name in followed
+            or word in caseless(name)
+            or [one[1:] for one in all_of_name] == [one[1:] for one in given]
+        ):
+            continue
+        is_head_same = [one[1] for one in all_of_name] == [one[1] for one in given]
+        for node, _, _ in all_of_name:
+            if not (body := _body(node)):
+                continue
+            untold = marks(owner) if owner and not is_head_same else frozenset()
+            first = body[0].lineno if is_head_same or (owner and not untold) else node.lineno
             last = body[-1].end_lineno or 0
-            key = owner, node.name  # also of a getter and its setter
+            key = owner, name
             bodies[key] = "\n".join([bodies.get(key, ""), *lines[first - 1 : last]])
-            lines[first - 1 : last] = [" ".join((node.name, *_summary(node))), *[""] * (last - first)]
+            lines[first - 1 : last] = [" ".join((name, *_summary(node))), *[""] * (last - first)]
             found |= untold
     return _Outside("\n".join(line for line in lines if line.strip()), bodies, frozenset(found))
+
+
+def _comments(text: str) -> Iterator[int]:
+    """The lines, from 0, of comments on lines of their own behind the first statement, but for those to this tool and those
+    within brackets, at which conversions look. They go into generated files, and mean nothing to users.
+    """
+    found = {line for token, line, _ in placed_tokens(text) if token.kind == "comment"}
+    depth, is_behind = 0, False
+    for number, (line, code) in enumerate(zip(text.split("\n"), code_only(text).split("\n"))):
+        is_comment = number in found and line.lstrip().startswith("#")
+        if is_comment and is_behind and not depth and "modular:" not in line:
+            yield number
+        is_behind |= bool(line.strip()) and not is_comment
+        depth += sum(map(code.count, "([{")) - sum(map(code.count, ")]}"))
 
 
 def _body(node: Function) -> list[ast.stmt]:

@@ -417,6 +417,47 @@ def test_an_edit_that_nothing_reads_converts_no_heir(
     assert [Path(one).name for one in reached] == ["modular_gemma.py", "modular_phi.py"]
 
 
+COMMENTS = {
+    "\n\nclass LlamaHead": ("\n\n# The head.\nclass LlamaHead", False),
+    "        y = input_ids\n": ("        # as given\n        y = input_ids\n", False),
+    "class LlamaHead": ("# modular: ignore[MC201]\nclass LlamaHead", True),
+    "Linear(self.head_dim * 4, ": ("Linear(\n            # of all heads\n            self.head_dim * 4, ", True),
+    "from torch import nn\n": ("# Copyright\nfrom torch import nn\n", True),
+    "'''The size.'''": ("'''The size.\n\n        # of it\n        '''", True),
+}  # fmt: skip
+"""Text -> the same with a comment, or what looks like one, and whether a comparison reads it."""
+
+
+@pytest.mark.parametrize("text", COMMENTS)
+def test_comments_are_read_only_where_they_may_mean_something(text: str, tmp_path: Path) -> None:
+    zoo, cache = committed(tmp_path / "edited"), tmp_path / "cache"
+    path = zoo / "models/llama/modeling_llama.py"
+    path.write_text(UNSIZED)
+    convert(zoo)
+    commit(zoo.parent)
+    assert compared(zoo, Path("HEAD"), cache).findings == []
+    (edited, is_read), before = COMMENTS[text], path.read_text()
+    assert text in before
+    path.write_text(before.replace(text, edited, 1))
+    edits = edits_since("HEAD", str(zoo), UntoldMethods({"__init__"}, (), Library(profile_settings())))
+    assert ({*edits.read}, {*edits.unread}) == (({str(path)}, set()) if is_read else (set(), {str(path)}))
+    assert compared(zoo, Path("HEAD"), cache) == compared(zoo, Path("HEAD"), None)
+
+
+def test_only_modular_files_that_say_a_class_are_indexed_for_its_heirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = ["class B(A): ...", "class C(B): ...", "class D(Other): ...", '# A_ and "AB"\nclass E(Other): ...']
+    paths = [str(tmp_path / f"modular_{number}.py") for number in range(len(texts))]
+    for path, text in zip(paths, texts):
+        Path(path).write_text(text)
+    indexed: list[str] = []
+    really = Library.module
+    monkeypatch.setattr(Library, "module", lambda self, path: (indexed.append(path), really(self, path))[1])
+    assert UntoldMethods({"class Told"}, paths, Library(profile_settings())).marks("llama.py", "A") >= {"class C"}
+    assert {*indexed} == {*paths[:2]}
+
+
 def test_heirs_that_an_edit_of_a_body_leaves_unconvertible_are_told(tmp_path: Path) -> None:
     zoo, cache = committed(tmp_path / "edited"), tmp_path / "cache"
     heir, path = zoo / "models/gemma/modular_gemma.py", zoo / "models/llama/modeling_llama.py"
