@@ -236,17 +236,22 @@ def entered_as_heir(facts: Facts) -> Iterator[tuple[str, str]]:
             yield from ((heir.name, by) for by in entering if theirs[by] in own)
 
 
-def changed_outside(maker: Maker) -> list[str]:
+def changed_outside(maker: Maker) -> Sequence[str]:
     """The paths of its module, or of an object there whose method it is, that the maker of a class changes; a function that it
     hands the class to is one.
     """
+    return _changed_outside(maker._replace(by="." * ("." in maker.by), of_parent=True, of_heir=True, is_lost=True))
+
+
+@functools.lru_cache(maxsize=256)  # see `_getting_class`
+def _changed_outside(maker: Maker) -> Sequence[str]:
     function, found = maker.function, set[str]()
     functions = (one for one in bindings_of(parse(maker.around)).everywhere if one.kind is ScopeKind.FUNCTION)
     captured = frozenset[str]().union(*(one.local for one in functions))
     for one, holder in ((function, maker.holder), *_handed_on(function, maker.holder, maker.beside)):
         scope = bindings_in(one)
         names = scope.module_names - captured.union(dir(builtins))
-        names |= {*parameters_of(one)} - {holder} if "." in maker.by else set()
+        names |= {*parameters_of(one)} - {holder} if maker.by else set()
         paths = frozenset[str]().union(*(each.effects.writes for each in scope.everywhere))
         found.update(path for path in paths if path.partition(".")[0] in names)
         calls = (each for each in walk(one) if isinstance(each, ast.Call) and not maker.beside)
