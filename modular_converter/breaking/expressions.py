@@ -427,6 +427,11 @@ def _builtin(run: LibraryInterpreter, name: str, node: ast.Call, arguments: list
     if name == "builtins.setattr" and len(arguments) == 3 and isinstance(arguments[0], ClassValue):
         run.exchange(arguments[0], key_text(arguments[1]), arguments[2])
         return NONE
+    if name == "builtins.delattr" and len(arguments) == 2 and isinstance(arguments[0], ObjectValue):
+        word = plain(arguments[1])
+        names = [word] if isinstance(word, str) else [*arguments[0].slots]
+        run.take_away(arguments[0], names, in_doubt=not isinstance(word, str))
+        return NONE
     if name == "builtins.hasattr" and len(arguments) == 2 and isinstance(arguments[0], External):
         return Expression(
             f"hasattr({arguments[0].text}, {arguments[1].text})", True

@@ -386,7 +386,7 @@ class StatementInterpreter(abc.ABC):
         elif isinstance(node, ast.Match):
             return self._match(node, frame)
         elif isinstance(node, ast.Try):
-            self.body([*node.body, *node.orelse, *node.finalbody], frame)
+            return self._try(node, frame)
         elif isinstance(node, ast.Return):
             frame.returned.append(NONE if node.value is None else self.evaluate(node.value, frame))
             return self._doubts == 0
@@ -419,6 +419,15 @@ class StatementInterpreter(abc.ABC):
         self.body(node.orelse, frame)
         self._doubts -= 1
         return False
+
+    def _try(self, node: ast.Try, frame: Frame) -> bool:
+        """Follow what is tried, and where that may end with an error of its own, its handlers as ways that it may go."""
+        has_ended = self._block([*node.body, *node.orelse], frame)
+        if has_ended and any(isinstance(one, ast.Raise) for one in walk(*node.body)):
+            self._doubts += 1
+            self.body((one for handler in node.handlers for one in handler.body), frame)
+            self._doubts -= 1
+        return self._block(node.finalbody, frame) or (has_ended and not node.handlers)
 
     def _match(self, node: ast.Match, frame: Frame) -> bool:
         """Follow the case that holds, where the patterns are constants; else all cases, as ways that it may go."""
@@ -476,14 +485,18 @@ class StatementInterpreter(abc.ABC):
                 items = self.evaluate(target.value, frame)
                 if isinstance(items, Items) and items.is_mapping:
                     items.take(key_text(self.evaluate(target.slice, frame)), in_doubt=self._doubts > 0)
-            if isinstance(target, ast.Attribute):
-                holder = self.evaluate(target.value, frame)
-                if isinstance(holder, ObjectValue) and self._doubts == 0 and not _is_of_item(target):
-                    holder.attributes.pop(target.attr, None)
-                    holder.slots.pop(target.attr, None)
-                elif isinstance(holder, ObjectValue) and target.attr in holder.slots:
-                    slots = holder.slots[target.attr]
-                    holder.slots[target.attr] = [one._replace(is_certain=False) for one in slots]
+            holder = self.evaluate(target.value, frame) if isinstance(target, ast.Attribute) else None
+            if isinstance(target, ast.Attribute) and isinstance(holder, ObjectValue):
+                self.take_away(holder, [target.attr], in_doubt=_is_of_item(target))
+
+    def take_away(self, holder: ObjectValue, names: Iterable[str], *, in_doubt: bool = False) -> None:
+        """Take attributes from an object."""
+        for name in names:
+            if self._doubts == 0 and not in_doubt:
+                holder.attributes.pop(name, None)
+                holder.slots.pop(name, None)
+            elif name in holder.slots:
+                holder.slots[name] = [one._replace(is_certain=False) for one in holder.slots[name]]
 
     def assign(self, target: ast.expr, value: Value, frame: Frame) -> None:
         """Give a target its value."""
@@ -501,8 +514,8 @@ class StatementInterpreter(abc.ABC):
                 self._hold_in_layer(holder, target.attr, value)
             self._doubts -= is_of_item
         elif isinstance(target, (ast.Tuple, ast.List)):
-            for number, one in enumerate(target.elts):
-                self.assign(one.value if isinstance(one, ast.Starred) else one, self.item(value, number), frame)
+            for one, part in zip(target.elts, self._parts(target.elts, value, frame)):
+                self.assign(one.value if isinstance(one, ast.Starred) else one, part, frame)
         elif isinstance(target, ast.Subscript):
             holder = self.evaluate(target.value, frame)
             key = self.evaluate(target.slice, frame)
@@ -518,6 +531,17 @@ class StatementInterpreter(abc.ABC):
                 holder.add([(key_text(key), value)])
             elif isinstance(holder, ObjectValue) and holder.is_module:  # of a class that is a `ModuleDict`
                 self.hold(holder, key_text(key), value, self.place(target, frame))
+
+    def _parts(self, targets: Sequence[ast.expr], value: Value, frame: Frame) -> list[Value]:
+        """What each of several targets gets."""
+        star = next((n for n, one in enumerate(targets) if isinstance(one, ast.Starred)), len(targets))
+        found = [self.item(value, number) for number in range(star)]
+        frame.names["*"] = value
+        for behind in range(len(targets) - star - 1, -1, -1):
+            cut = ast.Slice(ast.Constant(star), ast.Constant(-behind) if behind else None)
+            key = cut if len(found) == star else ast.Constant(-behind - 1)
+            found.append(self.evaluate(ast.Subscript(ast.Name("*"), key), frame))
+        return found
 
     def exchange(self, cls: ClassValue, name: str, value: Value) -> None:
         """`cls.name = value`."""

@@ -69,6 +69,7 @@ _GATES = (
     "weight_ih{0}(input_size,hidden_size){1} weight_hh{0}(input_size,hidden_size){1} "
     "bias_ih{0}(input_size,hidden_size)?bias{1} bias_hh{0}(input_size,hidden_size)?bias{1} "
 )
+_STACKED = _GATES.format("_l*", "") + _GATES.format("_l*_reverse", "?bidirectional")
 _TABLE: Mapping[str, tuple[str, str]] = {
     "Linear": (
         "in_features out_features bias=True",
@@ -91,12 +92,15 @@ _TABLE: Mapping[str, tuple[str, str]] = {
     **{f"InstanceNorm{n}d": _INSTANCE for n in "123"},
     **{f"Conv{n}d": _CONVOLUTION for n in "123"},
     **{f"ConvTranspose{n}d": _TRANSPOSED for n in "123"},
-    **dict.fromkeys(
-        ("LSTM", "GRU", "RNN"),
-        (
-            "input_size hidden_size num_layers bias=True batch_first dropout bidirectional=False",
-            _GATES.format("_l*", "") + _GATES.format("_l*_reverse", "?bidirectional"),
-        ),
+    "LSTM": (
+        "input_size hidden_size num_layers bias=True batch_first dropout bidirectional=False proj_size=0",
+        f"{_STACKED}weight_hr_l*(proj_size,hidden_size)?proj_size "
+        "weight_hr_l*_reverse(proj_size,hidden_size)?proj_size?bidirectional",
+    ),
+    "GRU": ("input_size hidden_size num_layers bias=True batch_first dropout bidirectional=False", _STACKED),
+    "RNN": (
+        "input_size hidden_size num_layers nonlinearity bias=True batch_first dropout bidirectional=False",
+        _STACKED,
     ),
     **dict.fromkeys(("LSTMCell", "GRUCell", "RNNCell"), ("input_size hidden_size bias=True", _GATES.format("", ""))),
     "MultiheadAttention": (
@@ -159,7 +163,7 @@ def layer(name: str, arguments: Sequence[Value], named: Bound) -> Layer | None:
     kept: dict[str, Value] = {}
     for position, parameter in enumerate(parameters.split()):
         word, _, default = parameter.partition("=")
-        constant = {"True": True, "False": False, "None": None, "1": 1}.get(default)
+        constant = {"True": True, "False": False, "None": None, "0": 0, "1": 1}.get(default)
         given = arguments[position] if position < len(arguments) else named.get(word)
         bound[word] = given if given is not None else Expression(default or "default", constant)
         if given is not None and word not in ("bias", "device", "dtype"):  # `layer.bias` is a tensor

@@ -149,6 +149,12 @@ BODIES = {
     "a choice among texts": ('if config.act in ("silu", "gelu"):\n    self.a = Block()\nif config.act not in ("silu", "gelu"):\n    self.b = Block()', {"a.dense.weight": SURE}),
     "a weight in two parts": ("self.proj = nn.utils.weight_norm(nn.Linear(2, 2))", {"proj.weight_g": SURE, "proj.weight_v": SURE, "proj.bias": SURE}),
     "a weight in two parts by a parametrization": ("self.proj = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2, bias=False))", {"proj.parametrizations.weight.original*": SURE}),
+    "what is tried ends with an error": ("try:\n    self.a = Block()\n    raise ValueError\nexcept ValueError:\n    self.b = Block()\nfinally:\n    self.c = Block()", {"a.dense.weight": SURE, "b.dense.weight": PERHAPS, "c.dense.weight": SURE}),
+    "an error that is not raised": ("try:\n    self.a = Block()\n    if config is None:\n        raise ValueError\nexcept ValueError:\n    self.b = Block()", {"a.dense.weight": SURE}),
+    "delattr": ('self.a = Block()\nself.b = Block()\ndelattr(self, "b")', {"a.dense.weight": SURE}),
+    "delattr of a name that is not known": ("self.a = Block()\ndelattr(self, config.other)", {"a.dense.weight": PERHAPS}),
+    "a name with a star": ("a, *b, self.c = (Block(), Block(), Block(), nn.Linear(2, 2, bias=False))\nself.b = nn.ModuleList(b)", {"c.weight": SURE, "b.*.dense.weight": SURE}),
+    "a name with a star of a loop": ("a, *b = (nn.Linear(2, n, bias=False) for n in range(config.depth))\nself.b = nn.ModuleList(b)", {"b.*.weight": PERHAPS}),
     "a case with a guard": ('match config.act:\n    case "silu" if config.other:\n        self.a = Block()', {"a.dense.weight": PERHAPS}),
 }  # fmt: skip
 
