@@ -216,11 +216,13 @@ def orphans(
             source = _source_in_banner(head, settings)
             if not source:
                 continue
-            beside = (os.path.join(one, os.path.basename(source)) for one in sources)
+            beside = [os.path.join(one, os.path.basename(source)) for one in sources]
             modular = [one for one in beside if os.path.isfile(one)]
             if gives.keys() >= set(modular):
+                is_other = not modular and any(map(os.path.lexists, beside))  # a pipe, or a link to nowhere or itself
                 reason = "no longer generates this file" if modular else "does not exist"
-                found.append(stale_files.generated_file_orphaned(Location(os.path.join(folder, name)), source, reason))
+                place = Location(os.path.join(folder, name))
+                found.append(stale_files.generated_file_orphaned(place, source, "" if is_other else reason))
     return found
 
 

@@ -63,7 +63,10 @@ def told_of_path(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise ConversionError(input_files.read_only_target(Location(os.fspath(path)), reason)) from None
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise ConversionError(
+            input_files.read_only_target(Location(os.fspath(path)), reason, is_full=is_full)
+        ) from None
 
 
 def write_result(path: str, text: str) -> None:

@@ -137,12 +137,12 @@ ELSEWHERE = "`modular-convert` and its `modularize` write elsewhere with `--outp
 READ_ONLY_TARGET = Rule("MC113", "read-only-target", "a generated file cannot be written")
 
 
-def read_only_target(location: Location, reason: str) -> Finding:
-    """`location` is the generated file; `reason` says why it cannot be written."""
+def read_only_target(location: Location, reason: str, *, is_full: bool = False) -> Finding:
+    """`location` is the generated file; `reason` says why it cannot be written; `is_full`, that the disk has no room."""
     return READ_ONLY_TARGET.finding(
         location,
         f"cannot write this file: {reason}",
-        help=f"Make it writable. {ELSEWHERE}",
+        help=f"{'Make room on the disk' if is_full else 'Make it writable'}. {ELSEWHERE}",
     )
 
 

@@ -69,11 +69,13 @@ GENERATED_FILE_ORPHANED = Rule(
 
 
 def generated_file_orphaned(location: Location, modular: str, reason: str) -> Finding:
-    """`modular` is the file that the banner names; `reason` says why it does not generate this file."""
+    """`modular` is the file that the banner names; `reason` says why it does not generate this file, "" where something else
+    than a file has its name.
+    """
     return GENERATED_FILE_ORPHANED.finding(
         location,
-        f"its banner says that it is generated from {modular}, which {reason}",
-        help="Remove it, or remove its banner to go on by hand.",
+        f"its banner says that it is generated from {modular}, which {reason or 'is no file that can be read'}",
+        help="Remove it, or remove its banner to go on by hand." if reason else f"Restore {modular}.",
     )
 
 

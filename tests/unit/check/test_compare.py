@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -85,6 +86,27 @@ def test_without_git_it_cannot_tell_why(zoo):
     shutil.rmtree(zoo / ".git")
     edit(zoo, "modeling_gemma.py", "class GemmaMLP", "class GemmaMlp")
     assert "cannot tell why (" in run(zoo, "gemma").stderr
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda path: os.mkfifo(path),
+        lambda path: path.symlink_to(path.name),
+        lambda path: path.symlink_to("nowhere"),
+        lambda path: None,
+    ],
+    ids=["a pipe", "a link to itself", "a link to nowhere", "nothing"],
+)
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_something_in_the_place_of_a_modular_file_is_not_said_to_be_missing(zoo, put):
+    modular = zoo / "models/roberta/modular_roberta.py"
+    modular.unlink()
+    put(modular)
+    said = [one for one in run(zoo).stderr.split("\n\n") if "MC403" in one]
+    is_there = os.path.lexists(modular)
+    assert said and all(("is no file that can be read" in one) == is_there for one in said)
+    assert all(("Remove it" in one) != is_there and ("Restore" in one) == is_there for one in said)
 
 
 def test_a_missing_and_an_orphaned_file_are_findings(zoo):

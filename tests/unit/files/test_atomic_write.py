@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import pathlib
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from modular_converter.files import write
-from modular_converter.files.write import put_in_place, sweep, write_atomically, write_sources
+from modular_converter.files.write import put_in_place, sweep, told_of_path, write_atomically, write_sources
 from modular_converter.findings import ConversionError
 from modular_converter.settings.load import profile_settings
 
@@ -113,6 +114,13 @@ def test_a_pipe_or_a_device_is_neither_read_nor_replaced(tmp_path: pathlib.Path)
         write_atomically(tmp_path / "pipe", "x", tmp_path)
     assert "not a regular file" in str(caught.value)
     assert os.stat(tmp_path / "pipe").st_ino == before.st_ino
+
+
+@pytest.mark.parametrize(("number", "cure"), [(errno.ENOSPC, "Make room"), (errno.EROFS, "Make it writable")])
+def test_a_full_disk_is_told_what_helps(tmp_path: pathlib.Path, number: int, cure: str) -> None:
+    with pytest.raises(ConversionError) as caught, told_of_path(tmp_path / "x.py"):
+        raise OSError(number, os.strerror(number))
+    assert caught.value.findings[0].help.startswith(cure)
 
 
 def test_a_path_out_of_the_root_is_refused(tmp_path: pathlib.Path) -> None:
