@@ -172,6 +172,17 @@ def committed(folder: Path) -> Path:
     return zoo
 
 
+def test_heirs_of_a_file_that_the_commit_lacks_are_converted(tmp_path: Path) -> None:
+    zoo = written(tmp_path / "edited", _build_heirs)
+    path = zoo / "models/llama/modeling_llama.py"
+    text = path.read_text()
+    path.unlink()
+    commit(zoo.parent, new=True)
+    path.write_text(text.replace("past=SIZE", "past=3"))
+    found, fresh = (compared(zoo, Path("HEAD"), one) for one in (tmp_path / "cache", None))
+    assert found == fresh and any("gemma" in one.location.path for one in fresh.findings)
+
+
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_edits_of_bodies_are_told_as_by_a_fresh_comparison(seed: int, published: Path, tmp_path: Path) -> None:
     zoo, cache, chance = committed(tmp_path / "edited"), tmp_path / "cache", random.Random(seed)

@@ -36,6 +36,9 @@ class LlamaMLP(nn.Module):
 class LlamaSizes:
     width: int = 8
 
+    def area(self) -> int:
+        return self.width
+
 
 class LlamaEmbedding(nn.Embedding):
     def forward(self, x):
@@ -248,6 +251,11 @@ MISTAKES = {
     "a field without its annotation": (
         MODELING + "LlamaSizes\n\n\nclass YakSizes(LlamaSizes):\n    width = 2\n",
         (5, "MC323", "Write `width: int = …`"),
+    ),
+    "an annotation that an override takes is read": (
+        MODELING + "LlamaSizes\n\n\nclass YakSizes(LlamaSizes):\n    def area(self):\n        return 2\n\n"
+        "    def kind(self):\n        return self.area.__annotations__\n",
+        (9, "MC342", "Write the annotation of the result of `area`"),
     ),
 }
 

@@ -104,6 +104,11 @@ def test_stages_generate_and_are_saved_as_the_model(in_stages, tmp_path):
     stages = in_stages(copy.deepcopy(whole))
     given = {"attention_mask": torch.ones_like(IDS), "max_new_tokens": 4, "do_sample": False}
     assert torch.equal(stages.generate(IDS, **given), whole.generate(IDS, **given))
+    results = []
+    for model in (stages, whole):
+        torch.manual_seed(0)
+        results.append(model.generate(IDS, **given | {"do_sample": True, "num_return_sequences": 2}))
+    assert len(results[0]) == 2 * len(IDS) and torch.equal(*results)
     with pytest.raises(ApplyError, match="the batch has no rows"):
         stages.generate(IDS[:0], **given)
     assert stages.float().to("cpu") is stages
