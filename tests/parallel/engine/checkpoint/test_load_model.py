@@ -180,6 +180,16 @@ def test_a_class_that_reads_other_weights_is_refused(saved):
         open_checkpoint(saved("gpt2")[1], None, OwnWay)
 
 
+class Makes(OwnWay):
+    """It says that its weights need not be in files."""
+
+    _keys_to_ignore_on_load_missing = (r"^transformer\.", "lm_head")
+
+
+def test_weights_that_a_class_makes_by_its_own_word_are_taken(saved):
+    assert type(open_checkpoint(saved("gpt2")[1], None, Makes).model) is Makes
+
+
 class Writes(transformers.GPT2LMHeadModel):
     """A class whose initialisation writes to a weight that has been loaded, or to a buffer."""
 
