@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import importlib.util
 import os
 import shutil
@@ -29,15 +30,15 @@ from marked_pages import CHANGES, write_part
 PRODUCT = "down_proj = self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))"
 ROTARY = "def apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):"
 ATTENTION = "**kwargs: Unpack[TransformersKwargs],\n    ) -> tuple[torch.Tensor, torch.Tensor]:"
-EDITS = {
+EDITS = {  # each run makes another one: what follows from the same edit is remembered
     "none": (MODELING, "", ""),
-    "a comment above a class": (MODELING, TOP, f"# A comment.\n{TOP}"),
-    "a line in `LlamaMLP.forward`": (MODELING, PRODUCT, f"{PRODUCT} * 1.0"),
-    "a parameter for `apply_rotary_pos_emb`": (MODELING, ROTARY, ROTARY.replace("=1)", "=1, more=None)")),
-    "a parameter for `LlamaAttention.forward`": (MODELING, ATTENTION, f"more: int = 0,\n        {ATTENTION}"),
-    "a new class": (MODELING, TOP, f"class LlamaMore(nn.Module):\n    pass\n\n\n{TOP}"),
-    "another default in `LlamaConfig`": (CONFIGURATION, COUNT, COUNT.replace("32", "31")),
-    "`o_proj` renamed in `LlamaAttention`": (MODELING, "self.o_proj", "self.out_proj"),
+    "a comment above a class": (MODELING, TOP, f"# Comment NUMBER.\n{TOP}"),
+    "a line in `LlamaMLP.forward`": (MODELING, PRODUCT, f"{PRODUCT} * 1.NUMBER"),
+    "a parameter for `apply_rotary_pos_emb`": (MODELING, ROTARY, ROTARY.replace("=1)", "=1, more_NUMBER=None)")),
+    "a parameter for `LlamaAttention.forward`": (MODELING, ATTENTION, f"more_NUMBER: int = 0,\n        {ATTENTION}"),
+    "a new class": (MODELING, TOP, f"class LlamaMoreNUMBER(nn.Module):\n    pass\n\n\n{TOP}"),
+    "another default in `LlamaConfig`": (CONFIGURATION, COUNT, COUNT.replace("32", "3NUMBER")),
+    "`o_proj` renamed in `LlamaAttention`": (MODELING, "self.o_proj", "self.out_NUMBER_proj"),
 }
 
 
@@ -54,10 +55,11 @@ def main() -> None:
         os.environ["MODULAR_CONVERTER_CACHE"] = os.path.join(above, "cache")
         package = _tree(os.path.join(above, "tree"))
         check = [*CHECK, "--root", package, "--breaking", "--against", given.against, "--exit-zero", "--quiet"]
-        rows = [_row("all models, from an empty cache", 1, lambda: measure(check))]
+        rows = [_row("all models, from an empty cache", 1, lambda n: measure(check))]
         for name, (file, old, new) in EDITS.items():
             path = os.path.join(package, "models", file)
-            rows.append(_row(name, given.runs, lambda path=path, old=old, new=new: _after(check, path, old, new)))
+            numbered = functools.partial(_after, check, path, old, new)
+            rows.append(_row(name, given.runs, numbered))
     lines = ["| edit of llama | by the clock | of the processor |", "| --- | ---: | ---: |", *rows]
     made = (
         f"against {given.against}, transformers {version('transformers')}, {os.cpu_count()} cores with a load of "
@@ -79,14 +81,14 @@ def _tree(folder: str) -> str:
     return package
 
 
-def _after(check: list[str], path: str, old: str, new: str) -> tuple[float, float]:
+def _after(check: list[str], path: str, old: str, new: str, number: int) -> tuple[float, float]:
     """The time of a comparison after an edit, which is taken back."""
     measure(check)
     with open(path, encoding="utf-8") as file:
         text = file.read()
     assert old in text, old
     with open(path, "w", encoding="utf-8") as file:
-        file.write(text.replace(old, new) if old else text)
+        file.write(text.replace(old, new.replace("NUMBER", str(number))) if old else text)
     try:
         return measure(check)
     finally:
@@ -94,8 +96,8 @@ def _after(check: list[str], path: str, old: str, new: str) -> tuple[float, floa
             file.write(text)
 
 
-def _row(name: str, runs: int, timed: Callable[[], tuple[float, float]]) -> str:
-    seconds = [timed() for _ in range(runs)]
+def _row(name: str, runs: int, timed: Callable[[int], tuple[float, float]]) -> str:
+    seconds = [timed(number) for number in range(3, 3 + runs)]
     found = f"| {name} | {' | '.join(f'{statistics.median(one):.1f}' for one in zip(*seconds))} |"
     print(found, flush=True)
     return found

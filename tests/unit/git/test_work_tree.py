@@ -47,3 +47,20 @@ def test_what_a_commit_has_changed_and_names_that_are_no_commits(tmp_path):
     for ref, said in (("HEAD\0", "no commit has a NUL character"), ("HEAD~2", "git knows no commit `HEAD~2`")):
         with pytest.raises(GitError, match=said):
             repository.commit(ref)
+
+
+def test_the_texts_of_a_commit_are_its_own_whatever_stands_in_their_place(tmp_path):
+    for name in ("same", "edited", "gone", "linked", "piped"):
+        (tmp_path / f"{name}.py").write_text(f"{name} = 1\n")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "all")
+    (tmp_path / "edited.py").write_text("edited = 2\n")
+    for name in ("gone", "linked", "piped"):
+        (tmp_path / f"{name}.py").unlink()
+    (tmp_path / "linked.py").symlink_to("same.py")
+    os.mkfifo(tmp_path / "piped.py")
+    repository = open_repository(str(tmp_path))
+    texts = dict(repository.texts(repository.commit("HEAD"), "", ".py", 1000))
+    names = ("edited", "gone", "linked", "piped", "same")
+    assert texts == {f"{name}.py": f"{name} = 1\n".encode() for name in names}
