@@ -19,7 +19,7 @@ def test_penalties_and_late_optimizers_are_those_of_one_process(layouts, process
     if parts is not None:
         equal, far, left, alone = parts
         assert equal and far < 1e-5 and left == "DTensor"
-        assert "a Linear was called by itself, and data ranks average gradients of its weights" in alone
+        assert "Linear was called by itself, and data ranks average gradients of its weights" in alone
     if published is not None:
         assert published == {"names": True, "class": ["GPTNeoXForCausalLM"], "said": True}
     for run, one in found.items():
