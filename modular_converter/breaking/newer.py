@@ -157,15 +157,23 @@ def edits_since(ref: str, package: str, untold: UntoldMethods) -> Edits:
     )
 
 
-_Functions = dict[tuple[str, str], list[tuple[Function, str, str]]]
-"""Class and method, or "" and function -> each of that name, as a getter and its setter, with its head and its whole text."""
+class _Written(NamedTuple):
+    """A function with its text."""
+
+    node: Function
+    head: str
+    whole: str
+
+
+_Functions = dict[tuple[str, str], list[_Written]]
+"""Class and method, or "" and function -> each of that name, as a getter and its setter."""
 
 
 def _functions(text: str) -> _Functions:
     lines, found = text.split("\n"), _Functions()
     for owner, node in functions_of(parse(text)):
         head, whole = (lines[node.lineno - 1 : end] for end in (node.body[0].lineno - 1, node.end_lineno))
-        found.setdefault((owner, node.name), []).append((node, "\n".join(head), "\n".join(whole)))
+        found.setdefault((owner, node.name), []).append(_Written(node, "\n".join(head), "\n".join(whole)))
     return found
 
 
@@ -191,13 +199,10 @@ def _outside(
     bodies, found = dict[tuple[str, str], str](), set[str]()
     for (owner, name), all_of_name in functions.items():
         given = others.get((owner, name), [])
-        if (
-            name in followed
-            or word in caseless(name)
-            or [one[1:] for one in all_of_name] == [one[1:] for one in given]
-        ):
+        is_same = [one.whole for one in all_of_name] == [one.whole for one in given]
+        if is_same or name in followed or word in caseless(name):
             continue
-        is_head_same = [one[1] for one in all_of_name] == [one[1] for one in given]
+        is_head_same = [one.head for one in all_of_name] == [one.head for one in given]
         for node, _, _ in all_of_name:
             if not (body := _body(node)):
                 continue

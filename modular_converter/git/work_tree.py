@@ -70,7 +70,9 @@ class Snapshot:
         """Whether a file, or a link itself, has changed. `place` is a path whose folder is a real path."""
         if place not in self._known:
             recorded = self._recorded.get(place)
-            self._known[place] = os.path.lexists(place) if recorded is None else not _holds(place, *recorded)
+            self._known[place] = (
+                os.path.lexists(place) if recorded is None else _recorded_content(place, *recorded) is None
+            )
         return self._known[place]
 
     def __contains__(self, path: str) -> bool:
@@ -125,16 +127,16 @@ def blob_name(content: bytes, digits: int) -> str:
     )
 
 
-def _holds(place: str, mode: bytes, blob: str) -> bool:
-    """Whether a file or link on disk is the recorded one."""
+def _recorded_content(place: str, mode: bytes, blob: str) -> bytes | None:
+    """The content of a file or link on disk, if it is the recorded one."""
     try:
         if mode == _LINK_MODE:
             content = os.fsencode(os.readlink(place))
         else:
             content = read_regular(place, MOST_BYTES, NO_FOLLOW)
     except OSError:
-        return False
-    return blob_name(content, len(blob)) == blob
+        return None
+    return content if blob_name(content, len(blob)) == blob else None
 
 
 SECONDS = 60
@@ -254,25 +256,18 @@ class Repository:
         """
         below = [folder] if folder else []
         listed = run_git(self.top, "ls-tree", "-r", "-z", "-l", "--full-tree", commit, "--", *below)
-        wanted: list[tuple[str, str]] = []
+        wanted: list[tuple[str, bytes, str]] = []
         for entry in listed.split(b"\0"):
             facts, _, path = entry.partition(b"\t")
             if path.endswith(os.fsencode(suffix)):
                 mode, kind, blob, length = facts.split()
                 if kind == b"blob" and mode != b"120000" and int(length) <= at_most:
-                    wanted.append((os.fsdecode(path), blob.decode("ascii")))
-        here = {name: content for name, blob in wanted if (content := self._content_here(name, blob)) is not None}
-        others = [(name, blob) for name, blob in wanted if name not in here]
-        here.update(zip((name for name, _ in others), self.contents([blob for _, blob in others])))
-        return [(name, here[name]) for name, _ in wanted]
-
-    def _content_here(self, name: str, blob: str) -> bytes | None:
-        """The content of a file of the work tree, if it is that of a blob: read in a third of the time that git takes."""
-        try:
-            content = read_regular(os.path.join(self.top, *name.split("/")), MOST_BYTES, NO_FOLLOW)
-        except OSError:
-            return None
-        return content if blob_name(content, len(blob)) == blob else None
+                    wanted.append((os.fsdecode(path), mode, blob.decode("ascii")))
+        # Reading the work tree takes a third of the time that git takes.
+        places = ((os.path.join(self.top, *name.split("/")), mode, blob) for name, mode, blob in wanted)
+        here = [_recorded_content(*place) for place in places]
+        others = self.contents([blob for (_, _, blob), content in zip(wanted, here) if content is None])
+        return [(name, next(others) if content is None else content) for (name, _, _), content in zip(wanted, here)]
 
     def contents(self, blobs: Sequence[str]) -> Iterator[bytes]:
         """The contents of files, by the names that git gives them, read at once."""

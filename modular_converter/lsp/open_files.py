@@ -243,11 +243,12 @@ def generated_text(spot: CodeSpot, conversion: Conversion, library: Library) -> 
     """A definition, or a method of a class, as it is generated. Raises `Refusal` where there is none."""
     if conversion.failed:
         raise Refusal(f"`{spot.statement.name}` is not generated: {conversion.findings[0].message}")
-    for path, text in conversion.files.items():
-        library.put({path: text})
-        statement = library.module(path).definitions.get(spot.statement.name)
-        if statement is not None:
-            return _part(statement, spot.method)
+    for path, origins in conversion.origins.items():
+        if any(one.name == spot.statement.name for one in origins):
+            library.put({path: conversion.files[path]})
+            statement = library.module(path).definitions.get(spot.statement.name)
+            if statement is not None:
+                return _part(statement, spot.method)
     raise Refusal(f"`{spot.statement.name}` is in no generated file")
 
 

@@ -131,12 +131,13 @@ def check_base_order(facts: Facts) -> Iterator[Finding]:
         bases = [dotted(base) for base in made.members.node.bases] if made is not None else []
         for front, behind in itertools.combinations(bases, 2):
             first = facts.classes.get(front)
-            above = [*facts.lineage(behind)] if first is not None and first.parent is not None else []
+            parent = first.parent.name if first is not None and first.parent is not None else front
+            above = [*facts.lineage(behind)] if parent != front else []
             names = [members.node.name for members in above]
-            if first is None or first.parent is None or first.parent.name == front or first.parent.name not in names:
+            if first is None or parent not in names:
                 continue
             held = (facts.generated[front].members.names - first.members.names) - one.members.names
-            for members in above[: names.index(first.parent.name)]:
+            for members in above[: names.index(parent)]:
                 for hidden in sorted(held & members.names):
                     reason = f"with inheritance `{members.node.name}.{hidden}` comes first, but `{front}` has that of its parent"
                     yield not_mergeable(

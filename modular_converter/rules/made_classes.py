@@ -240,22 +240,24 @@ def changed_outside(maker: Maker) -> Sequence[str]:
     """The paths of its module, or of an object there whose method it is, that the maker of a class changes; a function that it
     hands the class to is one.
     """
-    return _changed_outside(maker._replace(by="." * ("." in maker.by), of_parent=True, of_heir=True, is_lost=True))
+    return _changed_outside(maker.function, maker.holder, maker.beside, maker.around, is_method="." in maker.by)
 
 
 @functools.lru_cache(maxsize=256)  # see `_getting_class`
-def _changed_outside(maker: Maker) -> Sequence[str]:
-    function, found = maker.function, set[str]()
-    functions = (one for one in bindings_of(parse(maker.around)).everywhere if one.kind is ScopeKind.FUNCTION)
+def _changed_outside(
+    function: Function | ast.Lambda, holder: str, beside: tuple[str, ...], around: str, *, is_method: bool
+) -> Sequence[str]:
+    found = set[str]()
+    functions = (one for one in bindings_of(parse(around)).everywhere if one.kind is ScopeKind.FUNCTION)
     captured = frozenset[str]().union(*(one.local for one in functions))
-    for one, holder in ((function, maker.holder), *_handed_on(function, maker.holder, maker.beside)):
+    for one, at in ((function, holder), *_handed_on(function, holder, beside)):
         scope = bindings_in(one)
         names = scope.module_names - captured.union(dir(builtins))
-        names |= {*parameters_of(one)} - {holder} if maker.by else set()
+        names |= {*parameters_of(one)} - {at} if is_method else set()
         paths = frozenset[str]().union(*(each.effects.writes for each in scope.everywhere))
         found.update(path for path in paths if path.partition(".")[0] in names)
-        calls = (each for each in walk(one) if isinstance(each, ast.Call) and not maker.beside)
-        given = (each for each in calls if holder in {*map(dotted, each.args)} and maker.is_descriptor)
+        calls = (each for each in walk(one) if isinstance(each, ast.Call) and not beside)
+        given = (each for each in calls if at in {*map(dotted, each.args)} and _is_of_descriptor(function))
         found.update(name for each in given if (name := dotted(each.func)) and name.partition(".")[0] in names)
     return sorted(found)
 
@@ -331,7 +333,11 @@ class Maker(NamedTuple):
     @property
     def is_descriptor(self) -> bool:
         """Whether it is a descriptor's, which may keep what it reads."""
-        return getattr(self.function, "name", "") == SET_NAME
+        return _is_of_descriptor(self.function)
+
+
+def _is_of_descriptor(function: Function | ast.Lambda) -> bool:
+    return getattr(function, "name", "") == SET_NAME
 
 
 class ClassHandling(NamedTuple):

@@ -1,5 +1,6 @@
 """The last process alone does otherwise with its part of a batch; each process prints what it is told, and whether in time."""
 
+import functools
 import sys
 import time
 
@@ -55,30 +56,20 @@ def step(model, rows):
     model(rows).pow(2).mean().backward()
 
 
-def writes(layout, alone):
-    model = own(layout, writes=True)
+def stepping(option, layout, alone):
+    """A step in which the process alone has other rows, by which a model with this option computes otherwise."""
+    model = own(layout, **{option: True})
     return lambda: step(model, -ROWS if alone else ROWS)
 
 
-def skips(layout, alone):
-    model = own(layout, skips=True)
-    return lambda: step(model, -ROWS if alone else ROWS)
-
-
-def skips_without_gradients(layout, alone):
-    model = own(layout, skips=True)
+def calling(option, layout, alone):
+    """The same of a call without gradients."""
+    model = own(layout, **{option: True})
     return torch.no_grad()(lambda: model(-ROWS if alone else ROWS))
 
 
-def turns(layout, alone):
-    model = own(layout, turns=True)
-    return lambda: step(model, -ROWS if alone else ROWS)
-
-
-def turns_without_gradients(layout, alone):
-    """As many layers, in another order."""
-    model = own(layout, turns=True)
-    return torch.no_grad()(lambda: model(-ROWS if alone else ROWS))
+writes, skips, turns = (functools.partial(stepping, one) for one in ("writes", "skips", "turns"))
+skips_without_gradients, turns_without_gradients = (functools.partial(calling, one) for one in ("skips", "turns"))
 
 
 def labels(layout, alone):

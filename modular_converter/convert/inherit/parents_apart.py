@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from modular_converter.convert.inherit.resolve import ResolvedImports, bound_within
@@ -46,24 +46,23 @@ def with_causes(
     """The findings. Errors that two classes would not have say what keeps the parent from standing beside its heir: a word for
     a merge, or an error that is there with the two, one of `later`.
     """
-    errors, causes = {one.location.line: one.message for one in reversed(later)}, dict[int, str]()
-    for heir in (one for one in resolution.target.module.statements if one.role is Role.CLASS):
-        lines = _lines_of(heir)
-        if word := _word_for_merge(heir):
-            cause = f"With `{word}` in it, the class is one with its parent; without, the parent may stand beside it."
-        else:
-            message = next((errors[line] for line in lines if line in errors), "")
-            cause = f"Nor can the parent stand beside it as a class of its own: {message}." if message else ""
-        causes |= dict.fromkeys(lines, cause)
-    return tuple(
-        replace(one, help=f"{one.help} {cause}")
-        if one.rule in APART
-        and one.is_error
-        and (cause := causes.get(one.location.line, ""))
-        and one.message not in cause
-        else one
-        for one in findings
-    )
+    errors = {one.location.line: one.message for one in reversed(later)}
+    heirs = [one for one in resolution.target.module.statements if one.role is Role.CLASS]
+    told = []
+    for one in findings:
+        is_asked = one.rule in APART and one.is_error
+        heir = next((heir for heir in heirs if is_asked and one.location.line in _lines_of(heir)), None)
+        cause = _cause(heir, errors) if heir is not None else ""
+        told.append(replace(one, help=f"{one.help} {cause}") if cause and one.message not in cause else one)
+    return tuple(told)
+
+
+def _cause(heir: Statement, errors: Mapping[int, str]) -> str:
+    """Why the parent of a class cannot stand beside it, by the errors of the lines with the two; "" for no reason."""
+    if word := _word_for_merge(heir):
+        return f"With `{word}` in it, the class is one with its parent; without, the parent may stand beside it."
+    message = next((errors[line] for line in _lines_of(heir) if line in errors), "")
+    return f"Nor can the parent stand beside it as a class of its own: {message}." if message else ""
 
 
 def _lines_of(heir: Statement) -> range:
