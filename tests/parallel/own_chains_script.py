@@ -110,10 +110,14 @@ def alike(module):
     return module
 
 
-def main(layouts, names):
+def main(layouts="", names=""):
     dist.init_process_group("gloo")
-    found = {f"{layout} {name}": compared(name, layout) for layout in layouts for name in names}
-    if dist.get_world_size() == 2:
+    if layouts:
+        found = {
+            f"{layout} {name}": compared(name, layout) for layout in layouts.split(",") for name in names.split(",")
+        }
+    else:
+        found = {}
         whole, inputs = made("chain")
         small = derive_pipeline(whole, inputs)
         given = Pipeline(copy.deepcopy(whole), chunks=2, plan=small, loss=loss, device="cpu", balance=(1, 3))
@@ -158,4 +162,4 @@ def main(layouts, names):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1].split(","), sys.argv[2].split(","))
+    main(*sys.argv[1:])

@@ -17,14 +17,9 @@ from tests.parallel.own_chains import CHAINS, AddingBlock, Again, Chain, Inner, 
 SCRIPT = "tests/parallel/own_chains_script.py"
 
 
-@pytest.fixture(scope="module")
-def two():
-    return line_of(2, SCRIPT, "Pipeline,tp2,pp2", ",".join(CHAINS))
-
-
 @pytest.mark.slow
-def test_two_processes_answer_and_train_as_one(two):
-    numbers = {name: one for name, one in two.items() if name not in ("said", "own loss", "integers")}
+def test_two_processes_answer_and_train_as_one():
+    numbers = line_of(2, SCRIPT, "Pipeline,tp2,pp2", ",".join(CHAINS))
     assert len(numbers) == 3 * len(CHAINS)
     for name, (output, losses, weights, share, count) in numbers.items():
         assert max(output, losses, weights) < 1e-6, name
@@ -38,7 +33,8 @@ def test_four_processes_answer_and_train_as_one():
         assert max(output, losses, weights) < 1e-6 and share < 0.6, name
 
 
-def test_errors_say_what_to_write(two):
+def test_errors_say_what_to_write():
+    two = line_of(2, SCRIPT)
     said = two["said"]
     assert abs(two["own loss"]) < 1e-6 and two["integers"] == 0
     assert "a row of what Centred returns depends on the other rows of its batch" in said["mixed rows"]

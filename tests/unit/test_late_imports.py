@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 
 PACKAGE = Path(__file__).parents[2] / "modular_converter"
 SLOW = {
@@ -62,6 +60,7 @@ def always(name: str) -> set[str]:
     return {module for _, module in imports(FILES[name], late=False)} if name in FILES else set()
 
 
+@functools.cache
 def loaded(module: str) -> set[str]:
     """All modules that are imported with one."""
     found, waiting = set[str](), [module]
@@ -79,8 +78,11 @@ def counts(module: str) -> bool:
     return top in SLOW or top not in sys.stdlib_module_names
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_late_import_saves_time(name: str) -> None:
-    before = loaded(name)
-    for line, module in imports(FILES[name], late=True):
-        assert any(map(counts, loaded(module) - before)), f"{FILES[name]}:{line}: import {module} at the top"
+def test_a_late_import_saves_time() -> None:
+    early = [
+        f"{path}:{line}: import {module} at the top"
+        for name, path in FILES.items()
+        for line, module in imports(path, late=True)
+        if not any(map(counts, loaded(module) - loaded(name)))
+    ]
+    assert FILES and not early

@@ -11,12 +11,11 @@ import pytest
 
 import modular_converter
 from modular_converter import rules
-from modular_converter.findings import Rule, Severity
+from modular_converter.findings import Severity
 
 
 PACKAGE = pathlib.Path(modular_converter.__file__).parent
 FOLDERS = (PACKAGE / "rules", PACKAGE / "parallel" / "lint")
-ALL = pytest.mark.parametrize("rule", rules.all_rules(), ids=lambda rule: rule.name)
 
 
 @pytest.mark.parametrize(
@@ -48,39 +47,40 @@ def test_the_hundreds_say_how_heavy_a_rule_is() -> None:
     assert rules.by_code("undefined-name").severity is Severity.ERROR  # it once was a warning; codes stay
 
 
-@ALL
-def test_an_explanation_teaches_in_a_few_lines(rule: Rule) -> None:
-    lines = rules.page_text(rule).explanation.splitlines()
-    assert 3 <= len(lines) <= 11
-    assert max(map(len, lines)) < 120
-    assert not rule.summary.endswith(".") and "\n" not in rule.summary
+def test_an_explanation_teaches_in_a_few_lines() -> None:
+    for rule in rules.all_rules():
+        lines = rules.page_text(rule).explanation.splitlines()
+        assert 3 <= len(lines) <= 11, rule.name
+        assert max(map(len, lines)) < 120, rule.name
+        assert rule.summary.strip() and not rule.summary.endswith(".") and "\n" not in rule.summary, rule.name
 
 
-@ALL
-def test_examples_are_small_trees_with_a_modular_file(rule: Rule) -> None:
-    _, bad, good = rules.page_text(rule)
-    assert bool(bad) == bool(good)
-    for example in filter(None, (bad, good)):
-        paths = [path for path, _ in example]
-        assert len(set(paths)) == len(paths)
-        assert any(path.split("/")[-1].startswith("modular_") for path in paths)
-        for path, text in example:
-            assert path.startswith("models/") and text.endswith("\n") and not text.endswith("\n\n")
-            if not (rule.name == "syntax-error" and example is bad):
-                ast.parse(text)
+def test_examples_are_small_trees_with_a_modular_file() -> None:
+    for rule in rules.all_rules():
+        _, bad, good = rules.page_text(rule)
+        assert bool(bad) == bool(good), rule.name
+        for example in filter(None, (bad, good)):
+            paths = [path for path, _ in example]
+            assert len(set(paths)) == len(paths), rule.name
+            assert any(path.split("/")[-1].startswith("modular_") for path in paths), rule.name
+            for path, text in example:
+                assert path.startswith("models/"), rule.name
+                assert text.endswith("\n") and not text.endswith("\n\n"), rule.name
+                if not (rule.name == "syntax-error" and example is bad):
+                    ast.parse(text)
 
 
-@ALL
-def test_good_and_bad_differ_in_the_modular_file_alone(rule: Rule) -> None:
-    bad, good = map(dict, rules.page_text(rule)[1:])
-    changed = [path for path, text in bad.items() if path in good and good[path] != text]
-    assert all("/modular_" in path for path in changed)
-    assert changed or not bad
+def test_good_and_bad_differ_in_the_modular_file_alone() -> None:
+    for rule in rules.all_rules():
+        bad, good = map(dict, rules.page_text(rule)[1:])
+        changed = [path for path, text in bad.items() if path in good and good[path] != text]
+        assert all("/modular_" in path for path in changed), rule.name
+        assert changed or not bad, rule.name
 
 
-@ALL
-def test_a_rule_is_found_at_its_place(rule: Rule) -> None:
-    assert rules.rule_at(rules.place_of(rule)) is rule
+def test_a_rule_is_found_at_its_place() -> None:
+    for rule in rules.all_rules():
+        assert rules.rule_at(rules.place_of(rule)) is rule
 
 
 @pytest.mark.parametrize("place", ["", "os:path", "modular_converter.rules.removed_members:nothing"])

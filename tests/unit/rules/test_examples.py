@@ -90,8 +90,3 @@ def test_a_good_example_breaks_no_rule(rule: Rule, tmp_path: pathlib.Path) -> No
 
 def test_every_rule_that_is_off_can_be_asked_for() -> None:
     assert {rule.name for rule in rules.all_rules() if not rule.by_default} == OFF.keys()
-
-
-@pytest.mark.parametrize("rule", rules.all_rules(), ids=lambda rule: rule.name)
-def test_every_rule_has_a_page(rule: Rule) -> None:
-    assert rule.summary.strip() and rules.page_text(rule).explanation
