@@ -149,7 +149,7 @@ def verify(
     sys.exit(not passed)
 
 
-def print_verdict(model: str, how: str, verdict: Verdict, verbose: bool = False) -> bool:
+def print_verdict(model: str, how: str, verdict: Verdict, verbose: bool) -> bool:
     """Print a verdict and its scope, and return whether it passed."""
     state = "verified" if verdict.passed else f"refused: {placed(verdict.layer, verdict.reason)}"
     errors = f"outputs {verdict.output_error:.1e}, gradients {verdict.gradient_error:.1e}"

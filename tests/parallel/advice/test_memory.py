@@ -514,3 +514,9 @@ def test_a_model_without_parts_of_a_sequence_is_refused_as_it_is_run() -> None:
     setting = LayoutSetting(Layout(tp=2), 2, sequence_parallel=True)
     with pytest.raises(PlanError, match="no module around it in the layer takes and returns whole features"):
         footprint(question("opt", dropout=0.0, attention_dropout=0.0), setting, cluster_of("H100-80GB").device)
+
+
+def test_a_setting_says_its_forwards() -> None:
+    setting = LayoutSetting(Layout(dp_shard=2), 8, accumulate=4, sync_each_batch=True)
+    assert str(setting) == "fsdp2 (4 forwards, sync_each_batch)"
+    assert str(replace(setting, sync_each_batch=False, recompute=True)) == "fsdp2 (recompute, 4 forwards)"

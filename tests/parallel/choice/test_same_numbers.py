@@ -8,9 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
+from modular_converter.parallel.choice.same_numbers import _Shown  # noqa: E402
 from modular_converter.parallel.choice.select_plan import select_plan  # noqa: E402
-from modular_converter.parallel.proof.numbers import differences, numbers_of  # noqa: E402
+from modular_converter.parallel.proof.numbers import Decided, differences, numbers_of  # noqa: E402
 from modular_converter.parallel.proof.on_ranks import check_model_on_threads  # noqa: E402
+from modular_converter.parallel.trace.graph import Comparison, Source  # noqa: E402
 from tests.parallel import numbers_of_shapes  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig  # noqa: E402
 
@@ -76,3 +78,16 @@ def test_the_numbers_of_a_run():
     ((place, pair),) = differences(*runs).items()
     assert place[2] == "mul" and pair == ("0.5", "0.25")
     assert differences(runs[0], {}).keys() == runs[0].keys() and not differences(runs[0], runs[0])
+
+
+def test_a_comparison_lacks_a_result_only_where_it_runs():
+    """Code that no small instance runs has been proven elsewhere: it lacks nothing."""
+
+    def decided(left):
+        return Decided(Comparison("lt", Source("shape", left), Source("const", 8)))
+
+    place, elsewhere = ("layers.0", "file.py:3", "lt"), ("layers.0", "file.py:4", "lt")
+    shown = _Shown(iter([({place: [decided(4)]}, {place: [decided(2)]}, ())]))
+    assert not shown.lacks(place, True) and shown.lacks(place, False)
+    assert not shown.lacks(("layers.7", *place[1:]), True) and shown.lacks(("layers.7", *place[1:]), False)
+    assert not shown.lacks(elsewhere, True) and not shown.lacks(elsewhere, False)

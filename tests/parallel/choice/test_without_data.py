@@ -12,6 +12,7 @@ from transformers import DynamicCache  # noqa: E402
 from transformers.modeling_outputs import BaseModelOutput  # noqa: E402
 
 from modular_converter.parallel.choice.skeleton import (  # noqa: E402
+    Guesses,
     on_meta,
     run_without_data,
     skeleton_of,  # noqa: E402
@@ -74,3 +75,11 @@ def test_caches_stay_as_they_are_and_outputs_keep_their_class():
 def test_an_object_that_cannot_be_copied_is_not_used_in_a_run_without_data(value):
     with pytest.raises(ApplyError, match=f"{type(value).__name__} has no copy for a run without data"):
         on_meta([value])
+
+
+def test_tensors_without_data_have_no_entry_but_zero():
+    values = torch.ones(3, 2, device="meta")
+    with Guesses() as guessing:
+        rows, columns = values.nonzero(as_tuple=True)
+        assert rows.shape == columns.shape == (0,) and values.nonzero().shape == (0, 2)
+        assert not guessing.guessed and not bool(values.any()) and guessing.guessed

@@ -62,3 +62,9 @@ def test_a_table_of_committed_plans():
     result = run("committed", "--kind", "pipeline", "llama", "gpt_neox")
     assert result.exit_code == 0
     assert "2 of them built small: 2 same, 0 differ, 0 no plan derived" in result.stdout
+
+
+def test_a_table_with_a_plan_that_differs_exits_with_one():
+    result = run("committed", "--kind", "pipeline", "glm_moe_dsa")
+    assert result.exit_code == 1 and "1 differ" in result.stdout
+    assert "prev_topk_indices" in result.stdout and "nothing, committed" not in result.stdout

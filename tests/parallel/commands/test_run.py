@@ -8,7 +8,7 @@ from click.testing import CliRunner
 pytest.importorskip("transformers")
 import modular_converter.parallel.ranks.session as sessions  # noqa: E402
 from modular_converter.parallel.cli import main  # noqa: E402
-from modular_converter.parallel.commands.run import load  # noqa: E402
+from modular_converter.parallel.commands.run import _answers, load  # noqa: E402
 from modular_converter.parallel.costs import CountRequest, model_at_size  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 
@@ -78,3 +78,10 @@ def test_what_cannot_be_loaded_is_said(tmp_path):
     assert found.exit_code == 2 and "pickled objects and are not read" in found.output
     found = CliRunner().invoke(main, ["run", "lama"])
     assert found.exit_code == 2 and "did you mean" in found.output
+
+
+@pytest.mark.parametrize(("name", "kind"), [("bert", "base"), ("vit", "base")])
+def test_a_model_that_writes_no_text_answers_without_tokens_a_second(name, kind):
+    small = build(target_of(name))
+    outputs, rate = _answers(small.model, dict(small.inputs), 2, compiled=False)
+    assert outputs and rate is None

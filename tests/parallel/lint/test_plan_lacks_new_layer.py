@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import pathlib
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from modular_converter.convert.pipeline import convert
 from modular_converter.convert.source.library import Library
 from modular_converter.findings import Finding
+from modular_converter.parallel.lint.plan_entries import linear_layers
 from modular_converter.settings.load import profile_settings
 
 
@@ -126,3 +128,20 @@ def test_a_constant_with_the_name_of_a_plan_is_no_class(tmp_path: pathlib.Path) 
     conversion = convert(str(modular), Library(profile_settings()))
     [text] = conversion.files.values()
     assert "\nbase_model_tp_plan = " in text and not conversion.failed
+
+
+def test_linear_layers_of_a_class_are_attributes_with_sizes():
+    text = """\
+class Layer:
+    def __init__(self, config):
+        self.width = config.width
+        self.up = nn.Linear(self.width, out_features=config.inner)
+        self.wide: int = 3
+        self.other = Other(1, 2)
+        self.half = nn.Linear(config.width)
+        local = nn.Linear(1, 2)
+"""
+    node = ast.parse(text).body[0]
+    assert isinstance(node, ast.ClassDef)
+    found = linear_layers(node)
+    assert {name: layer.features for name, layer in found.items()} == {"up": ("config.width", "config.inner")}

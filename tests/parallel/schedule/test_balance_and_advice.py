@@ -19,7 +19,7 @@ from modular_converter.parallel.schedule.forecast import (
     simulate,
 )
 from modular_converter.parallel.schedule.orders import SCHEDULES, order_of
-from modular_converter.parallel.schedule.report import advice
+from modular_converter.parallel.schedule.report import advice, schedule_table
 from modular_converter.parallel.schedule.stage_costs import NOTHING, ChainCosts, StageCost, even_costs
 
 
@@ -129,3 +129,11 @@ def test_slow_transfers():
     assert "a transfer between ranks takes 30.0 times the forward pass of a stage" in said
     assert "take fewer stages a rank, fewer ranks or a faster connection" in said
     assert "more micro-batches alone do not change it" in said
+
+
+def test_a_schedule_that_cannot_run_has_a_row_with_the_reason():
+    found = compare_schedules(PipelineSetting("GPipe", 4, 1, 3), even_costs(4))
+    _, rows = schedule_table(found)
+    assert [row[0] for row in rows] == ["GPipe", *(name for name, _ in found.others)]
+    refused = {row[0]: row[1:] for row in rows if row[1] == ""}
+    assert refused["1F1B"] == ["", "", "", dict(found.others)["1F1B"]]

@@ -16,6 +16,7 @@ from modular_converter.parallel.solve.cost import calls, collectives
 from modular_converter.parallel.solve.derive import from_library
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.styles import STYLES, Style, style_of
+from modular_converter.parallel.styles.forward import on_first
 from modular_converter.parallel.styles.layout import ROWWISE, Enters
 from modular_converter.parallel.tables.summary import rows
 from modular_converter.parallel.trace.record import record
@@ -104,3 +105,10 @@ def test_a_new_style_is_one_record(monkeypatch):
     assert check_model_on_threads(model, plan, inputs, 2).passed
     monkeypatch.setitem(STYLES, NEW.name, replace(NEW, layout=replace(ROWWISE, leaves=None)))
     assert not check_model_on_threads(model, plan, inputs, 2).passed, "without its sum it is wrong"
+
+
+def test_only_the_first_of_several_outputs_is_changed():
+    one, two, three = torch.ones(1), torch.ones(2), torch.ones(3)
+    assert on_first(torch.neg, one).tolist() == [-1.0]
+    changed, *rest = on_first(torch.neg, (one, two, three))
+    assert changed.tolist() == [-1.0] and rest[0] is two and rest[1] is three

@@ -11,6 +11,7 @@ from modular_converter.parallel.tables.coverage import (  # noqa: E402  # noqa: 
     published,
     summary,
 )
+from modular_converter.parallel.tables.summary import amount  # noqa: E402
 from modular_converter.parallel.tiny.build import target_of  # noqa: E402
 
 
@@ -60,3 +61,10 @@ def test_the_tables_say_it():
 def test_parts_of_a_width_stay_with_it():
     model = published(target_of("reformer"))
     assert sum(model.config.axial_pos_embds_dim) == model.config.hidden_size == 256
+
+
+@pytest.mark.parametrize(
+    ("size", "said"), [(999, "999 B"), (1000, "1 kB"), (1_500_000, "1.5 MB"), (4 * 10**15, "4e+03 TB")]
+)
+def test_bytes_as_text(size, said):
+    assert amount(size) == said
