@@ -24,7 +24,7 @@ BROWSER = find_browser()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium, chrome or edge is on the path")
 
 REPOSITORY = Path(__file__).parents[2]
-SIZES = [(1280, 800), (1600, 900), (820, 1100), (390, 844), (320, 640)]
+SIZES = [(1280, 800), (320, 640), (1600, 900), (820, 1100), (390, 844)]
 OVERFLOWS = """
 [document.documentElement, document.getElementById("main"), document.querySelector(".scroll")]
   .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.id || one.className || one.tagName)
@@ -156,7 +156,11 @@ def test_the_overview_draws_the_curves_of_one_model_only(page, large):
 
 
 @pytest.mark.parametrize("which", [pytest.param("small", marks=pytest.mark.slow), "large"])
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize(
+    "size",
+    [*SIZES[:2], *(pytest.param(size, marks=pytest.mark.slow) for size in SIZES[2:])],
+    ids=lambda size: f"{size[0]}x{size[1]}",
+)
 def test_nothing_overflows_and_no_names_overlap(page, request, which, size):
     graph, path = request.getfixturevalue(which)
     page.open(path, width=size[0], height=size[1])

@@ -177,16 +177,6 @@ def test_the_forms_of_a_given_plan(tmp_path):
         given_plan(str(tmp_path / "none.txt"), "x")
 
 
-def test_a_plan_of_the_head_alone_gives_way_to_one_that_leaves_less_on_a_rank(caplog):
-    """The plan in the classes of DiffLlama shards the head and leaves the layers whole."""
-    model = build(target_of("transformers.models.diffllama.modeling_diffllama.DiffLlamaForCausalLM")).model
-    with caplog.at_level(logging.INFO, "modular_converter"):
-        plan, where, _ = select_plan(model, None, 2)
-    assert "the derived plan, verified" in where and "the plan in its classes leaves" in where
-    assert any("layers" in rule.pattern for rule in plan.rules)
-    assert kept(model, plan, 2).share < 0.6 and "each of 2 ranks keeps" in caplog.text
-
-
 def test_weights_that_stay_whole_are_named_where_a_rank_keeps_most(caplog):
     with caplog.at_level(logging.WARNING, "modular_converter"):
         select_plan(llama(), "plan x\nrule layers.*.mlp.gate_proj colwise_gather_output\n", 2)
