@@ -20,7 +20,7 @@ from modular_converter.parallel.choice.skeleton import Item, Skeleton
 from modular_converter.parallel.engine.base.caches import caches_in, has_content
 from modular_converter.parallel.engine.base.settings import random_states, set_random_states
 from modular_converter.parallel.engine.base.watched_state import StateChange
-from modular_converter.parallel.engine.remote.remote_values import StoredTensor, with_stream
+from modular_converter.parallel.engine.remote.remote_values import StoredTensor, objects_in, take_changes, with_stream
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece
@@ -171,7 +171,8 @@ class Placement:
                 self.session.forget(self.number, range(name, name + _NAMES))
                 raise
             self.times = self.session.times
-            result, drawn, stored = answers[0]
+            result, drawn, stored, changes = answers[0]
+            take_changes(objects_in((args, kwargs)), changes)
             if drawn is not None:
                 set_random_states(*drawn)
             if stored:

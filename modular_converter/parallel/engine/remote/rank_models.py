@@ -30,7 +30,7 @@ from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, 
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole
 from modular_converter.parallel.engine.remote.placement import Span, copy_rows, moves_of
-from modular_converter.parallel.engine.remote.remote_values import StoredTensor, as_on_rank, check_plain, hold
+from modular_converter.parallel.engine.remote.remote_values import Changes, StoredTensor, as_on_rank, check_plain, hold
 from modular_converter.parallel.engine.remote.same_answers import (
     WholeFacts,
     compare_answers,
@@ -150,6 +150,7 @@ class Worker(Answering):
         """
         loaded = self.models[number]
         adopt(states, self.device)
+        changes = Changes((args, kwargs), (held for one in self.models.values() for held in one.held.values()))
         args, kwargs = as_on_rank(args, kwargs, self._event, lambda other: self.models[other].model)
         called = Called(path, method, args, kwargs)
         if loaded.compiled and method != GENERATE_BATCH:
@@ -160,9 +161,13 @@ class Worker(Answering):
         varying = counts_vary() if method == "generate" else contextlib.nullcontext()
         with torch.inference_mode(), varying, self._form_of(loaded, called), self.casting(self.device):
             result = called.on(loaded.model)
+            drawn, changed = (
+                changed_since(states, self.device),
+                changes.now(),
+            )  # before the run without data of a check
             stays, check = self._agreed(loaded, called, tokens_of(result) if method == GENERATE_BATCH else result)
         stored = self._stored(loaded, called, name)
-        answer = None if self.group.rank else (result, changed_since(states, self.device), stored)
+        answer = None if self.group.rank else (result, drawn, stored, changed)
         self._answer_and_hold(loaded, result, answer, name, share and not self.group.rank, stays, check)
 
     def _agreed(self, loaded: Loaded, called: Called, result: Any) -> tuple[list[Any], Callable[[], None]]:

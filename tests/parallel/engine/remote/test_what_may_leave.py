@@ -268,3 +268,58 @@ def test_caches_are_found_once_and_keep_their_numbers():
     check_plain([1, "a", None, torch.tensor(3), {"b": two}], "x")
     with pytest.raises(ApplyError, match="x holds each rank's own share"):
         check_plain([torch.zeros(2, 2)], "x")
+
+
+class Counts:
+    """A processor with a state of its own."""
+
+    def __init__(self):
+        self.calls, self.seen = 0, torch.zeros(64)
+
+    def __call__(self, ids, scores):
+        self.calls += 1
+        self.seen += scores.mean(0)
+        return scores - self.seen
+
+    def allowed(self, row, ids):
+        self.calls += 1
+        return [int(ids[-1] + self.calls) % 64]
+
+
+class Drawn(torch.nn.Module):
+    """It draws numbers of a generator that it is given, or of torch's own."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up, self.down = torch.nn.Linear(4, 8), torch.nn.Linear(8, 4)
+
+    def forward(self, x, generator=None):
+        hidden = self.up(x)
+        return self.down((hidden + torch.randn(hidden.shape, generator=generator)).relu())
+
+
+def test_what_a_call_changes_in_its_arguments_comes_back(ranks):
+    whole, there = llama(), parallelize(llama(), session=ranks)
+    for attribute in ("logits_processor", "prefix_allowed_tokens_fn"):
+        found = []
+        for model in (whole, there):
+            own = Counts()
+            given = {attribute: [own] if attribute == "logits_processor" else own.allowed}
+            ids = [model.generate(IDS, max_new_tokens=3, do_sample=False, **given).tolist() for _ in range(2)]
+            found.append((ids, own.calls, own.seen.tolist()))
+        assert found[0][:2] == found[1][:2] and found[0][1] in (6, 12)
+        assert found[0][2] == pytest.approx(found[1][2], abs=1e-5)
+    there.cpu()
+
+
+def test_generators_stand_where_one_device_would_leave_them(ranks):
+    x, found = torch.ones(2, 4), []
+    for model in (Drawn(), parallelize(Drawn(), session=ranks, example_inputs=(x,), probe=False)):
+        generator = torch.Generator().manual_seed(3)
+        torch.manual_seed(2)
+        given = [model(x, generator=generator) for _ in range(2)] + [model(x)]
+        found.append(
+            torch.cat([one.detach().flatten() for one in (*given, torch.rand(2), torch.rand(2, generator=generator))])
+        )
+    assert torch.allclose(*found, atol=1e-5), found
