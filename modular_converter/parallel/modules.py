@@ -97,3 +97,8 @@ def recompute_layers(model: Any) -> None:
     config: Any = getattr(model, "config", None)
     if getattr(config, "use_cache", None):
         config.use_cache = False
+
+
+def is_of_library(model: Any) -> bool:
+    """Whether a model has a configuration of transformers, of which a small instance can be built."""
+    return hasattr(getattr(model, "config", None), "model_type")

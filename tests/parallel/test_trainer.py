@@ -27,7 +27,9 @@ def found(alone):
 
 
 def test_two_processes_train_and_evaluate_as_one(alone):
-    same(line_of(2, "tests/parallel/trainer_script.py", alone, "fsdp2")["fsdp2"])
+    found = line_of(2, "tests/parallel/trainer_script.py", alone, "fsdp2", "classifier")
+    same(found["fsdp2"])
+    assert found["classifier"] < 1e-4, found
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 import tempfile
@@ -9,6 +10,8 @@ import tempfile
 import torch
 import torch.distributed as dist
 from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -81,6 +84,31 @@ def in_layout(layout, accumulate=1, training=None, probe=False, **more):
     return trained(LayoutTrainer, model, options(model.layout.data, accumulate))
 
 
+def classifier():
+    """How far the loss and the norm of a step are from those of the batch, of a model that takes ``num_items_in_batch`` and leaves it."""
+    torch.manual_seed(0)
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+        "vocab_size": 64,
+    }
+    whole = BertForSequenceClassification(
+        BertConfig(**sizes, num_labels=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    )
+    rows = [{"input_ids": one["input_ids"], "labels": n % 3} for n, one in enumerate(ROWS[:BATCH])]
+    model = parallelize(copy.deepcopy(whole), layout="fsdp2", device="cpu", probe=False)
+    trainer = LayoutTrainer(model, options(2), data_collator=default_data_collator, train_dataset=rows)
+    trainer.args.max_steps = 1
+    trainer.train()
+    loss = whole.train()(**default_data_collator(rows)).loss
+    loss.backward()
+    norm = torch.nn.utils.get_total_norm([one.grad for one in whole.parameters() if one.grad is not None])
+    logged = trainer.state.log_history[0]
+    return max(abs(logged["loss"] - float(loss)), abs(logged["grad_norm"] - float(norm)))
+
+
 def mean_of_rows(outputs, labels, num_items_in_batch=None):
     return torch.nn.functional.cross_entropy(outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
 
@@ -114,6 +142,9 @@ def main(path, asked):
     for name in asked:
         if name == "refused":
             found |= {case: error_of(call) for case, call in REFUSED.items()}
+            continue
+        if name == "classifier":
+            found[name] = classifier()
             continue
         layout, _, accumulate = name.partition("/")
         one = in_layout(layout, int(accumulate or 1), probe=layout == "tp4")

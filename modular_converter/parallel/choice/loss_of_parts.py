@@ -66,6 +66,31 @@ def is_no_mean_of_parts(model: Any, labels: Any, options: Mapping[str, Any]) -> 
     return False
 
 
+@one_thread()
+def divides_by_items(model: Any, labels: Any) -> bool:
+    """Whether a model's own loss is a sum divided by ``num_items_in_batch``; True where this cannot be tried.
+
+    Many models take the number with their other keywords, and leave it.
+
+    Args:
+        model, labels: as in ``is_no_mean_of_parts``.
+    """
+    try:
+        small = small_instance(target_like(model), small_settings(model))
+    except PlanError:
+        return True
+    one = copy_of(small.model).eval().float()
+    exact = torch.autocast("cpu", enabled=False), default_type(torch.float32)
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), exact[0], exact[1]:
+        for more in _labelled(one, small.inputs, labels):
+            try:
+                few, many = (loss_in(one(**small.inputs, **more, num_items_in_batch=items)) for items in (1.0, 2.0))
+            except Exception:  # of the model's own code: it takes no such labels, or no number
+                continue
+            return not torch.equal(few, many)
+    return True
+
+
 def alike(found: torch.Tensor, want: torch.Tensor, part: float, least: float = 0.0) -> bool:
     """Whether tensors differ by no more than a part of the second's norm and a least norm; two infinities are alike, and two NaN."""
     apart = found - want

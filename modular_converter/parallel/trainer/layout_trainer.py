@@ -15,6 +15,7 @@ from accelerate.utils import recursively_apply
 from transformers import Trainer
 from transformers.trainer_utils import BestRun, HPSearchBackend, default_compute_objective, default_hp_space_optuna
 
+from modular_converter.parallel.engine.group.kept_gathered import WATCHED
 from modular_converter.parallel.engine.group.spread import each_once
 from modular_converter.parallel.errors import ApplyError, MissingLibraryError
 from modular_converter.parallel.layout import Layout
@@ -91,11 +92,15 @@ class LayoutTrainer(Trainer):  # type: ignore[misc]
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """As in ``Trainer``; in an evaluation, the mean of this process's batch, and not of the batches of all.
+        """As in ``Trainer``; in an evaluation, or of a model that does not divide by the number of the whole batch, the mean of this
+        process's batch.
 
         Raises ``ApplyError`` in the first step if ``compute_loss_func`` is no sum divided by the number that it gets.
         """
-        counted = num_items_in_batch if model.training else None
+        batch = self.model.__dict__[WATCHED].batch
+        own = self.compute_loss_func is None and self.label_smoother is None and batch is not None
+        is_mean = own and num_items_in_batch is not None and not batch.divides(inputs.get("labels"))
+        counted = None if is_mean or not model.training else num_items_in_batch
         return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=counted)
 
     def _checked_loss(self, own: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ import torch
 pytest.importorskip("transformers")
 from modular_converter.parallel.choice.loss_of_parts import (  # noqa: E402
     alike,
+    divides_by_items,
     is_no_mean_of_parts,
     mixed_result,
     single_rows,
@@ -31,6 +32,13 @@ def model_of(name: str) -> Any:
     config = kind.config_class
     paths = (f"{one.__module__}.{one.__qualname__}" for one in (kind, config))
     return build(Target(name, *paths)).model
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "does"), [("llama", TOKENS, True), ("BertForSequenceClassification", ROWS, False)]
+)
+def test_whether_a_loss_divides_by_the_number_of_items(name: str, labels: Any, does: bool) -> None:
+    assert divides_by_items(model_of(name), labels) == does
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.choice.loss_of_parts import (
+    divides_by_items,
     is_no_mean_of_parts,
     loss_in,
     refuse_mixed_rows,
@@ -26,7 +27,7 @@ from modular_converter.parallel.engine.group.kept_gathered import layers_entered
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.same_calls import CallsOfAll, digest_of
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
-from modular_converter.parallel.modules import is_plain
+from modular_converter.parallel.modules import is_of_library, is_plain
 from modular_converter.parallel.proof.prove import small_copy
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, Small, copy_of
 from modular_converter.parallel.tiny.inputs import examples_of
@@ -88,7 +89,7 @@ def _differ(old: Sequence[tuple[torch.Tensor | None, int]], new: Sequence[tuple[
 
 
 _COPY = "_copy_without_batch"
-"""Of a module: a copy of it, until a batch of several rows has all of its inputs."""
+"""Of a module: a copy of it without the numbers of its large weights, until a batch of several rows has all of its inputs."""
 _SEVERAL = 2
 
 
@@ -99,7 +100,7 @@ def look_at_rows(model: torch.nn.Module) -> None:
     each other, and warns about a module that is too large to be looked at.
     """
     examples, count = examples_of(model), sum(one.numel() for one in model.parameters())
-    is_own = not hasattr(getattr(model, "config", None), "model_type")
+    is_own = not is_of_library(model)
     if is_own and count > (MOST_PARAMETERS if examples is None else _MOST_TRIED):
         cure = "give example_inputs=, or try" if examples is None else "try"
         logger.warning(
@@ -116,7 +117,10 @@ def look_at_rows(model: torch.nn.Module) -> None:
             _refuse_mixed(model, small_copy(model, examples))
         shown = _shown(examples)
         if is_own and count <= MOST_PARAMETERS and not (shown and shown >= {*forward_names(model)}):
-            model.__dict__[_COPY] = copy_of(model)
+            model.__dict__[_COPY] = copy = copy_of(model)
+            for one in copy.parameters():
+                if one.dim() > 1 and one.is_floating_point():  # which `small_copy` draws anew
+                    one.data = one.new_zeros(()).expand(one.shape)
 
 
 def _shown(given: Mapping[str, Any] | None) -> frozenset[str]:
@@ -151,7 +155,7 @@ class PartsOfBatch:
         self.buffers, self.means = WrittenBuffers(model.named_modules()), dict[Any, bool]()
         self.looked, self.layers = {_shown(examples_of(model))} - {frozenset()}, layers_entered(model)
         if grid.layout.shards > 1:
-            calls.layers = self.layers
+            calls.layers = {"": self.layers}
 
     def note(self, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any], settings: bytes) -> None:
         """After a forward with gradients: the processes are to compare what they have done when its backward begins.
@@ -178,7 +182,7 @@ class PartsOfBatch:
         if not isinstance(loss, torch.Tensor) or loss.dim() or not loss.requires_grad:
             return None
         self._refuse_no_mean(labels, given, settings)
-        if given.get("num_items_in_batch") is not None:
+        if given.get("num_items_in_batch") is not None and self.divides(labels):
             return None
         if not isinstance(labels, torch.Tensor):
             return torch.tensor([_rows_in(given)], device=self.grid.place)
@@ -201,15 +205,24 @@ class PartsOfBatch:
                 small = small_instance(target_like(self.model), small_settings(self.model))
             else:
                 few = {name: one.cpu() if isinstance(one, torch.Tensor) else one for name, one in given.items()}
-                small = small_copy(copy, rows_between(few, size, 0, _SEVERAL))
+                made = copy_of(copy)
+                for one in made.parameters():
+                    one.data = one.data.contiguous()
+                small = small_copy(made, rows_between(few, size, 0, _SEVERAL))
         except PlanError:  # there is none, or it does not run alone
             return
         _refuse_mixed(self.model, small, copy is not None)
 
+    def divides(self, labels: Any) -> bool:
+        """Whether the model's own loss divides by the ``num_items_in_batch`` that it is given."""
+        form = "items", *_form(labels)
+        if form not in self.means:
+            self.means[form] = divides_by_items(self.model, labels)
+        return self.means[form]
+
     def _refuse_no_mean(self, labels: Any, given: Mapping[str, Any], settings: bytes) -> None:
         options = {n: one for n, one in given.items() if n not in ("labels", "num_items_in_batch") and is_plain(one)}
-        form = (labels.dim(), labels.is_floating_point()) if isinstance(labels, torch.Tensor) else type(labels)
-        key = (settings, form, repr(sorted(options.items())))
+        key = (settings, _form(labels), repr(sorted(options.items())))
         if key not in self.means:
             self.means[key] = not is_no_mean_of_parts(self.model, labels, options)
         if not self.means[key]:
@@ -232,7 +245,7 @@ class PartsOfBatch:
         weights = (one for one in self.model.parameters() if one.requires_grad)
         return self.grid.layout.shards > 1 or any(map(will_accumulate, weights))
 
-    def agree(self, layers: Sequence[int], counts: Sequence[float] | None) -> None:
+    def agree(self, layers: Sequence[str], counts: Sequence[float] | None) -> None:
         """Begin a backward of a forward together with all processes.
 
         Args:
@@ -249,10 +262,14 @@ class PartsOfBatch:
         self.calls.begin({}, refused, {"call": method}, layers)
 
 
+def _form(labels: Any) -> tuple[Any, ...]:
+    return (labels.dim(), labels.is_floating_point()) if isinstance(labels, torch.Tensor) else (type(labels),)
+
+
 class _Forward:
     """A forward, whose backward processes begin together."""
 
-    def __init__(self, parts: PartsOfBatch, layers: Sequence[int], counts: torch.Tensor | None) -> None:
+    def __init__(self, parts: PartsOfBatch, layers: Sequence[str], counts: torch.Tensor | None) -> None:
         self.parts, self.layers, self.counts = parts, layers, counts
         self.task = -1
 
@@ -296,6 +313,6 @@ def _of_unequal(other: Sequence[float], own: Sequence[float]) -> ApplyError | No
     least, most = (int(one) for one in numbers[:, worst].aminmax())
     return ApplyError(
         f"data ranks have {least} to {most} labels that count, and the mean of their losses is not that of the batch: give "
-        "the model num_items_in_batch= the number in the whole batch divided by model.layout.data, or parts with as "
+        "the model num_items_in_batch= the number in the whole batch divided by model.layout.data, if its loss divides by it, or parts with as "
         "many labels"
     )

@@ -46,6 +46,25 @@ def test_the_first_batch_of_several_rows_shows_whether_they_depend_on_each_other
         parts.note(SimpleNamespace(loss=loss), [torch.rand(2, 3)], {}, b"")
 
 
+class Optional(nn.Linear):
+    """An input that is seldom given."""
+
+    def forward(self, x, center=None):
+        return super().forward(x if center is None else x - x.mean(0))
+
+
+def test_the_first_batch_with_another_input_is_looked_at_and_weights_are_held_once():
+    model = Optional(30, 30)
+    look_at_rows(model)
+    copy = model.__dict__["_copy_without_batch"]
+    assert copy.weight.untyped_storage().nbytes() == 4 and model.weight.untyped_storage().nbytes() == 3600
+    parts = parts_of(model)
+    loss = torch.ones((), requires_grad=True)
+    parts.note(SimpleNamespace(loss=loss), [torch.rand(2, 30)], {}, b"")
+    with pytest.raises(ApplyError, match="a row of what Optional returns depends on the other rows"):
+        parts.note(SimpleNamespace(loss=loss), [torch.rand(2, 30)], {"center": True}, b"")
+
+
 def test_a_loss_without_labels_is_the_models_own():
     model = nn.Linear(3, 3)
     parts = parts_of(model)
