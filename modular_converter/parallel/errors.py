@@ -80,8 +80,8 @@ class MisfitError(ApplyError):
         self.place = place
 
 
-class NotInStages(ApplyError, AttributeError):
-    """A part of a model that a pipeline of it lacks, as ``hasattr`` finds; the message says what to write."""
+class NotHere(ApplyError, AttributeError):
+    """What a model in a layout lacks, as ``hasattr`` finds, and whole models or torch's wrappers have; the message says what to write."""
 
 
 class RankError(PlanError):

@@ -20,19 +20,19 @@ ROWS = torch.ones(2, 4)
 class Branches(nn.Module):
     """What runs depends on the sign of what it gets."""
 
-    def __init__(self, writes=False, skips=False, turns=False):
+    def __init__(self, writes=False, skips=False, turns=False, count=3):
         super().__init__()
         self.writes, self.skips, self.turns = writes, skips, turns
-        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)) for _ in range(3))
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)) for _ in range(count))
         self.register_buffer("seen", torch.zeros(()))
 
     def forward(self, x):
-        other = bool(x.detach().sum() < 0)
+        other = bool(x.detach().sum() < 0)  # in each stage, of what this process was given
         if self.writes and other:
             self.seen += 1
         layers = list(self.layers)
         for number, layer in enumerate(layers[::-1] if self.turns and other else layers):
-            if not (self.skips and other and number == 1):
+            if not (self.skips and other and number == len(layers) // 2 - (len(layers) == 8)):
                 x = x + layer(x)
         return x
 
@@ -42,7 +42,10 @@ def fails(*_):
 
 
 def own(layout, **options):
-    more = {"training": Training(chunks=2, loss=squares)} if "pp" in layout else {}
+    layout, _, schedule = layout.partition(" ")
+    training = Training(chunks=2, loss=squares, schedule=schedule or "1F1B") if "pp" in layout else None
+    more = {} if training is None else {"training": training}
+    options |= {"count": 8} if schedule else {}  # two layers in each of two stages a process
     return parallelize(Branches(**options), layout=layout, device="cpu", example_inputs=(ROWS,), probe=False, **more)
 
 

@@ -70,11 +70,22 @@ def test_what_one_process_may_do_alone_goes_on(case, layout):
 
 
 @OTHERS
-def test_other_layers_in_stages_of_data_ranks_are_told_in_the_step():
-    told = _told("turns", "pp2.fsdp2")
-    assert len(told) == 4 and all(
-        "each layer gathers weights from all processes" in one["told"][0] for one in told.values()
-    ), told
+@pytest.mark.parametrize(
+    ("case", "layout", "words"),
+    [
+        ("turns", "pp2.fsdp2", "computed layer model.layers."),
+        ("turns", "pp2.ddp2", "computed layer model.layers."),
+        (
+            "skips",
+            "pp2.fsdp2",
+            "computed layer model.layers.1 of its part of a batch where this one computed model.layers.2",
+        ),
+        ("skips", "pp2.fsdp2 LoopedBFS", "is not run, whose result later stages need"),
+    ],
+)
+def test_other_layers_in_stages_of_data_ranks_are_told_in_the_step(case, layout, words):
+    told = _told(case, layout)
+    assert len(told) == 4 and all(one["within"] and words in one["told"][0] for one in told.values()), told
 
 
 def test_a_call_without_gradients_of_other_layers_is_told_in_it():

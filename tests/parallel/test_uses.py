@@ -26,6 +26,7 @@ PARTS_OF_STAGES = {
     "other_labels": "labels that count, and the mean of their losses is not that of the batch",
     "fewer_rows": "rows with",
     "own_sum": 1e-6,
+    "own_sum_of_other_rows": 1e-6,
     "written_in_place": 1e-9,
     "own_comparison": "rows count otherwise in loss= together than alone",
 }

@@ -135,6 +135,17 @@ def own_sum(make, loss=summed):
     return clipped(model, 1e9)
 
 
+def own_sum_of_other_rows(make):
+    """Parts of other sizes, of which the sum of the sums is that of the batch."""
+    model, target = make(llama(), loss=summed) if make is prepared else make(llama()), IDS.double().sin()
+    if make is prepared:
+        rows = slice(0, 3) if model.data_rank == 0 else slice(3, 4)
+        model.train().step(input_ids=IDS[rows], target=target[rows])
+    else:
+        summed(model.train()(input_ids=IDS), target).backward()
+    return clipped(model, 1e9)
+
+
 def similar_rows(output, target):
     """A comparison of rows."""
     rows = output.logits.flatten(1)
@@ -273,7 +284,15 @@ USES = {
         generated_from_embeddings,
         own_loss_of_other_targets,
     ),
-    "pp2.fsdp": (in_half_twice, other_labels, fewer_rows, own_sum, own_comparison, written_in_place),
+    "pp2.fsdp": (
+        in_half_twice,
+        other_labels,
+        fewer_rows,
+        own_sum,
+        own_sum_of_other_rows,
+        own_comparison,
+        written_in_place,
+    ),
     "fsdp": (in_half, in_half_twice, in_half_by_default, loaded, of_vmap),
     "tp": (in_half, in_half_by_default, loaded, of_vmap, classified),
 }

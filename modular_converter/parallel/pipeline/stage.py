@@ -277,6 +277,15 @@ class StageModule(torch.nn.Module):
             result = self.model(**inputs)
         except _Stop:
             known = dict(zip(self._earlier, passed))
+            absent = next(
+                (one.spots[0].path for one in self._leaving if one not in known and one.spots[0] not in self._made),
+                None,
+            )
+            if absent is not None:
+                raise ApplyError(
+                    f"{absent} is not run, whose result later stages need: choose layers by what does not depend on the numbers of a "
+                    "batch, or run the model whole"
+                ) from None
             leaving = [known[one] if one in known else self._made[one.spots[0]] for one in self._leaving]
             return self._checked([*tensors_of(self._sent), *leaving])
         finally:

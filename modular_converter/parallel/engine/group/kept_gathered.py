@@ -65,10 +65,10 @@ class KeptGathered:
         self.versions: int  # of the weights when they were gathered to stay so
         self.data: list[tuple[torch.Tensor, int]] = []  # what code has read as `weight.data`, with its version
         _ALL.add(self)
-        self.layers: list[int] = []  # the numbers of the units that the forward, or those of a step, have entered
+        self.layers: list[str] = []  # those that the forward, or those of a step, have entered
         self.given: dict[Any, list[Any]] = {}  # unit -> what it was given
         self.aliases: dict[Any, list[tuple[torch.Tensor, torch.Tensor, int]]] = {}
-        self.numbers = {unit: number for number, unit in enumerate(self.reshards)}
+        self.paths = {one: path for path, one in model.named_modules() if one in self.reshards}
         self.shown: list[Any] = []  # whole weights of which modules hold the shares
         self.task = -1  # of the backward that runs
         self.number = 0  # of the time during which weights stay gathered
@@ -198,7 +198,7 @@ class KeptGathered:
 
     def _watch_inputs(self, unit: Any, args: Any, kwargs: Any) -> Any:
         """Before a layer, behind `fully_shard`, which hands its inputs on as views that no code may write to: these get aliases."""
-        self.layers.append(self.numbers[unit])
+        self.layers.append(self.paths[unit] or "all")
         pairs = zip(_leaves((args, kwargs)), self.given.pop(unit))
         of_caller = {id(view): one for view, one in pairs if _is_view(view, one)}
         self.aliases[unit] = []
@@ -302,9 +302,9 @@ _OWN_REFERENCES = _references([(torch.empty(0), 0)], 0)
 """Of a tensor that nobody else holds."""
 
 
-def layers_entered(model: Any) -> list[int]:
-    """The numbers of the units that the last forward of a model has entered, in order; a list that stays the same object."""
-    found: list[int] = model.__dict__[_KEPT].layers
+def layers_entered(model: Any) -> list[str]:
+    """The layers that the last forward of a model has entered, in order; a list that stays the same object."""
+    found: list[str] = model.__dict__[_KEPT].layers
     return found
 
 

@@ -13,6 +13,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
@@ -128,8 +129,8 @@ class CallsOfAll:
 
     Attributes:
         stepped: whether an optimizer has made a step since the last call; None while there was none.
-        layers: those that the forward under way has entered, where each gathers weights from all; None elsewhere.
-        stages: those of this process, which other processes share with it; "" for a whole model.
+        layers: stage of this process ("" for a whole model) -> the layers that the call under way has entered in it, where each
+            gathers weights from all, or averages gradients over them.
         broken: why the connections of these processes are closed; None if they are not.
     """
 
@@ -142,8 +143,7 @@ class CallsOfAll:
         self.whose = self.own  # the process whose error that is
         self.stepped: bool | None = None
         self.broken: ApplyError | None = None
-        self.layers: list[int] | None = None
-        self.stages = ""
+        self.layers: dict[str, list[str]] = {}
         if len(self.ranks) > 1:
             tell_process(default_store(), self.own)
         _CALLS.add(self)
@@ -153,7 +153,7 @@ class CallsOfAll:
         said: Mapping[str, str],
         refused: Exception | None = None,
         called: Mapping[str, str] | None = None,
-        layers: Sequence[int] | None = None,
+        layers: Sequence[str] | None = None,
     ) -> None:
         """Wait until all begin the next call.
 
@@ -202,9 +202,11 @@ class CallsOfAll:
 
     def of_other_layers(self) -> ApplyError | None:
         """Behind a call: the error if a process that has ended it before has entered other layers in it."""
-        text = "" if self.layers is None or len(self.ranks) == 1 else json.dumps([*self.layers])
-        found = self.compare(_COMPUTED + self.stages, text) if text else None
-        return None if found is None else _of_layers(*found, text)
+        for stage, layers in self.layers.items() if len(self.ranks) > 1 else ():
+            text = json.dumps(layers)
+            if found := self.compare(_COMPUTED + stage, text):
+                return _of_layers(*found, text)
+        return None
 
     def _other(self, name: str, text: str) -> ApplyError | None:
         """The error of this process if another one has begun the call with something else of this name."""
@@ -340,18 +342,38 @@ class CallsOfAll:
                 return _alone(whose, text)
         if ended := ended_processes(store, self.ranks, killed_only=True):
             return _has_ended(ended[0])
-        found = (self._of_place(store, one) for one in (_LAYERS, _COMPUTED + self.stages))
-        return next((one for one in found if one is not None), None)
+        return self._of_computed(store) or self._of_entered(store)
 
-    def _of_place(self, store: Any, name: str) -> ApplyError | None:
+    def _of_computed(self, store: Any) -> ApplyError | None:
         """The error of a process that waits in a layer which another one, that is through with this forward, has not entered."""
-        place = f"{self.key}/{name}"
-        if self.layers is None or not store.check([place]):
+        for name, layers in [
+            (_LAYERS, self.layers.get("")),
+            *((_COMPUTED + stage, one) for stage, one in self.layers.items()),
+        ]:
+            place = f"{self.key}/{name}"
+            if layers is None or not store.check([place]):
+                continue
+            own = [*layers]
+            number, first, text = store.get(place).decode().split(" ", 2)
+            is_behind = int(number) != self.number + 1 or int(first) == self.own or json.loads(text)[: len(own)] == own
+            if not is_behind:
+                return _of_layers(int(first), text, json.dumps(own))
+        return None
+
+    def _of_entered(self, store: Any) -> ApplyError | None:
+        """The error if another process, which waits in this call, too, has come into other layers; the others see those of this one."""
+        if not self.layers:
             return None
-        own = [*self.layers]
-        number, first, text = store.get(place).decode().split(" ", 2)
-        is_behind = int(number) != self.number + 1 or int(first) == self.own or json.loads(text)[: len(own)] == own
-        return None if is_behind else _of_layers(int(first), text, json.dumps(own))
+        own = {stage: [*one] for stage, one in self.layers.items()}
+        store.set(f"{self.key}/entered/{self.own}", json.dumps([self.number, own]))
+        for rank in self.ranks:
+            place = f"{self.key}/entered/{rank}"
+            number, other = json.loads(store.get(place)) if store.check([place]) else (-1, {})
+            for stage in own if number == self.number else ():
+                pair = own[stage], other.get(stage, [])
+                if any(a != b for a, b in zip(*pair)):
+                    return _of_layers(rank, json.dumps(pair[1]), json.dumps(pair[0]))
+        return None
 
     def _withdrawn(self, term: int) -> bool:
         """Whether this process was in time to begin this call no more."""
@@ -369,8 +391,10 @@ COUNTS = "counts"
 
 
 def _of_layers(first: int, other: str, text: str) -> ApplyError:
+    pairs = zip_longest(json.loads(other), json.loads(text), fillvalue="no other")
+    theirs, own = next((pair for pair in pairs if pair[0] != pair[1]), ("others", "these"))
     return ApplyError(
-        f"process {first} computed layers {other} of its part of a batch in a forward, and this one {text}: each layer gathers "
+        f"process {first} computed layer {theirs} of its part of a batch where this one computed {own}: each layer gathers "
         "weights from all processes, or averages gradients over them, so all must compute the same: choose layers by what does not "
         "depend on the part, or take a layout without ddp, fsdp and cp, such as tp2"
     )
@@ -438,6 +462,11 @@ def together(calls: Iterable[CallsOfAll] | None = None) -> Iterator[None]:
         for one in own:
             one.broken = one.broken or told
             one.left(told or error, inside=True)
+        if (
+            told is None
+            and (stage := next((one for one in _causes(error) if isinstance(one, ApplyError)), error)) is not error
+        ):
+            raise stage  # noqa: B904  # which torch's error is made of
         if told is None or told is error:
             raise
         raise told from error

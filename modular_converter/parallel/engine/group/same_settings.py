@@ -337,7 +337,7 @@ class SameSettings:
         try:
             called = {"call": method} if self.gathers else {}
             called |= {self.part: mark()} if self.has_equals else {}
-            self.calls.begin(said, refused, called, self.calls.layers)
+            self.calls.begin(said, refused, called, self.calls.layers.get(""))
         except ApplyError:
             self.values, self.switches, self.settings = before  # a setting that stays is an error again
             raise

@@ -37,12 +37,22 @@ from modular_converter.parallel.engine.group.whole_state import (
     whole_state,
     whole_tensors,
 )
-from modular_converter.parallel.errors import MAKE_WHOLE, ApplyError
+from modular_converter.parallel.errors import MAKE_WHOLE, ApplyError, NotHere
 from modular_converter.parallel.int8 import is_unpacked, pack_layers, packed_state
 from modular_converter.parallel.shard.apply import Applied, undo
 from modular_converter.parallel.shard.collectives import ProcessGroup, forget_entered
 from modular_converter.parallel.shard.forwards import forward_of, uncheck_ids
 from modular_converter.parallel.torch_private import in_no_pass, pytree
+
+
+# What torch's wrappers have -> what to write without data ranks, and with them.
+_OF_WRAPPERS = {
+    "module": ("take the model itself",) * 2,
+    "no_sync": (
+        "gradients are whole in each backward; leave it out",
+        "call model.set_requires_gradient_sync(False) before the forwards whose gradients are added, and with True before the last",
+    ),
+}
 
 
 def _everyone(model: Any) -> ProcessGroup:
@@ -65,6 +75,14 @@ class Sharded(InLayout, MemoryFigures):
             "a sharded model cannot be pickled or copied, since a process has a part of it: save the result of "
             "full_state_dict(), or take save_pretrained"
         )
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_WRAPPERS and name not in self.__dict__["_modules"]:
+            data = self.__dict__["_grid"].data is not None
+            raise NotHere(
+                f"a model in a layout is no DistributedDataParallel, and has no {name}: {_OF_WRAPPERS[name][data]}"
+            )
+        return super().__getattr__(name)  # type: ignore[misc]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "peft_config":  # the last step when peft puts adapters into a model

@@ -21,6 +21,7 @@ import torch.nn.utils.parametrize
 from torch.autograd.graph import increment_version
 from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from modular_converter.parallel.engine.base.dropout import draw_as_first
 from modular_converter.parallel.engine.group import let_go
@@ -303,10 +304,14 @@ class AssignedData(Added):
     def __init__(self) -> None:
         super().__init__("data", property(self._read, self._assign))
         self.own: Any = vars(TensorBase)["data"]
+        self.read: Any = WeakTensorKeyDictionary()  # weight -> what code has read as its data
 
     def _read(self, weight: Any) -> Any:
         found = self.own.__get__(weight)
         note_data(weight, found)
+        if _is_of(weight, self.users):
+            before = [one for one in self.read.get(weight, ()) if one() is not None]
+            self.read[weight] = [*before, weakref.ref(found)]
         return found
 
     def _assign(self, weight: Any, value: Any) -> None:
@@ -320,6 +325,9 @@ class AssignedData(Added):
                 "weight.data = value: the value must be a DTensor with the weight's shape, type and placements, as "
                 "computed from the weight itself; for a whole tensor take load_full_state_dict"
             )
+        for one in self.read.pop(weight, ()):  # a swap of weights reads the old numbers there afterwards
+            if (held := one()) is not None and held is not value:
+                held._local_tensor = held._local_tensor.clone()
         weight._local_tensor.detach().copy_(value._local_tensor)  # not of `data`: its writes are seen by no backward
 
 

@@ -195,8 +195,12 @@ class PipelineInLayout(InLayout, Pipeline):
         return self._grid.everyone, self.data_rank, self._grid.layout.data
 
     def _batch(self, inputs: dict[str, Any]) -> Batch:
-        if self._calls.layers is not None:
-            self._calls.layers.clear()
+        grid = self._grid
+        # With copies of weights, processes meet in the sums of gradients alone.
+        own = self.stages if grid.layout.shards > 1 or (grid.data is not None and torch.is_grad_enabled()) else {}
+        self._calls.layers = {f" in stage {number}": layers_entered(stage) for number, stage in own.items()}
+        for one in self._calls.layers.values():
+            one.clear()
         refuse_unproven(self._shapes, type(self._shapes).forward, (), inputs)
         if self._grid.layout.tp > 1 and wants_attentions(self._shapes, (), inputs):
             raise ApplyError(
@@ -204,11 +208,6 @@ class PipelineInLayout(InLayout, Pipeline):
                 "one without stages, for output_attentions"
             )
         return super()._batch(inputs)
-
-    def _watch_layers(self) -> None:
-        if self._grid.layout.shards > 1 and len(self.stages) == 1:  # several stages would have to be told apart
-            ((number, stage),) = self.stages.items()
-            self._calls.layers, self._calls.stages = layers_entered(stage), f" in stage {number}"
 
     def _check_stages(self) -> None:
         seen: dict[int, StageModule] = {}

@@ -7,9 +7,10 @@ a mean over labels of which some do not count, no numbers of parts make that of 
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -19,7 +20,28 @@ from modular_converter.parallel.errors import ApplyError, one_line
 from modular_converter.parallel.torch_private import pytree
 
 
+logger = logging.getLogger(__name__)
+
+
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]
+
+
+class NextPart(NamedTuple):
+    """What a process knows of the part of a batch that the next data rank has.
+
+    Attributes:
+        rows: their number.
+        target: that of one of them.
+    """
+
+    rows: int
+    target: torch.Tensor
+
+
+def row_of(target: torch.Tensor) -> torch.Tensor:
+    """The row of a target of which the fewest entries are alike."""
+    number = int(_repeats(target).argmin())
+    return target[number : number + 1].detach().cpu()
 
 
 class _Row(NamedTuple):
@@ -44,13 +66,19 @@ class LossOfRows:
         self._loss, self._chunks, self._data = loss, chunks, data
         self._adds: bool | None = None
         self._largest = 0.0  # norm of gradients: those of learnt rows are rounding
+        self._rows, self._next = 0, cast("NextPart | None", None)
         self._first: _Row | None = None
         self._of_first: list[torch.Tensor] = []
         """The gradients of the step's first row alone."""
 
-    def begin(self) -> None:
-        """Before a step."""
-        self._first = None
+    def begin(self, rows: int = 0, following: NextPart | None = None) -> None:
+        """Before a step.
+
+        Args:
+            rows: of this process's part of the batch.
+            following: the part of the next data rank; None without data ranks.
+        """
+        self._first, self._rows, self._next = None, rows, following
 
     def __call__(self, output: Any, target: torch.Tensor) -> torch.Tensor:
         """A micro-batch's contribution to the loss of the batch. Raises ``ApplyError`` if there is none."""
@@ -62,12 +90,34 @@ class LossOfRows:
         return found * self._data if self._adds else found / self._chunks
 
     def _look(self, output: Any, target: torch.Tensor) -> None:
-        """Compare one of the step's first rows with one of this micro-batch that has another target, and each with itself."""
+        """Compare one of the step's first rows with one of this micro-batch that has another target.
+
+        The first is also compared with itself under the target of a row of the next data rank: of the classes of one part all may
+        have the same weight.
+        """
         first = self._first
-        if first is None:
-            self._first = first = _row(output, target, int(_repeats(target).argmin()))
-            self._of_first = self._gradients([first])
-        row = _row(output, target, _unlike(target, first.target))
+        if first is not None:
+            self._compare(first, _row(output, target, _unlike(target, first.target)))
+            return
+        self._first = first = _row(output, target, int(_repeats(target).argmin()))
+        self._of_first = self._gradients([first])
+        self._compare(first, _row(output, target, _unlike(target, first.target)))
+        if self._next is None:
+            return
+        other = first._replace(target=_as_wide(self._next.target, first.target))
+        try:
+            self._gradients([other])
+        except Exception:  # a target that its own output alone allows, such as a place in a longer text
+            logger.debug("loss= does not take the target of another data rank", exc_info=True)
+        else:
+            self._compare(first, other)
+        if self._adds is False and self._next.rows != self._rows:
+            raise ApplyError(
+                f"data ranks have {self._rows} and {self._next.rows} rows, and the mean of their losses is not that of the batch: give "
+                "parts with as many rows, or return a sum over rows, divided by a number of the whole batch"
+            )
+
+    def _compare(self, first: _Row, row: _Row) -> None:
         of_row = self._gradients([row])
         whole = (
             [(row, row, of_row, of_row), (first, first, self._of_first, self._of_first)] if self._adds is None else []
@@ -130,6 +180,14 @@ def _unlike(target: torch.Tensor, first: torch.Tensor) -> int:
     far = apart.sum(1) if target.dim() > 1 else apart
     counts = torch.where(far > 0, _repeats(target), -1).tolist()
     return max(range(len(counts)), key=lambda number: (counts[number], float(far[number])))
+
+
+def _as_wide(target: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    """A row of a target with the entries of another one, again and again."""
+    entries = target.to(own).flatten()
+    return (
+        entries.repeat(-(-own.numel() // max(len(entries), 1)))[: own.numel()].view(own.shape) if len(entries) else own
+    )
 
 
 def _row(output: Any, target: torch.Tensor, number: int) -> _Row:

@@ -6,6 +6,7 @@ The weights of a process's stages: parameters, gradients of weights that stages 
 from __future__ import annotations
 
 import contextlib
+import pickle
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -52,7 +53,7 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     refuse_what_a_step_lacks,
     what_counts,
 )
-from modular_converter.parallel.engine.stages.own_loss import Loss, LossOfRows
+from modular_converter.parallel.engine.stages.own_loss import Loss, LossOfRows, NextPart, row_of
 from modular_converter.parallel.engine.stages.scheduled_stage import (
     ActionClock,
     ClockedStage,
@@ -65,8 +66,8 @@ from modular_converter.parallel.engine.stages.scheduled_stage import (
     with_late_receives,
 )
 from modular_converter.parallel.engine.stages.shared_weights import shared_weights, summed_gradients
-from modular_converter.parallel.errors import ApplyError, NotInStages
-from modular_converter.parallel.modules import is_plain
+from modular_converter.parallel.errors import ApplyError, BuildError, NotHere
+from modular_converter.parallel.modules import is_of_library, is_plain
 from modular_converter.parallel.pipeline.chain import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths, layers_entry
 from modular_converter.parallel.pipeline.prove import cuts_of, derive_pipeline, proven_pipeline_plan
@@ -75,8 +76,10 @@ from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup, under_transforms
+from modular_converter.parallel.tiny.build import Small
 from modular_converter.parallel.tiny.inputs import examples_of, remember_examples
 from modular_converter.parallel.tiny.named_inputs import inputs_by_name
+from modular_converter.parallel.torch_private import default_store
 from modular_converter.parallel.torch_switches import TorchSwitches
 from modular_converter.parallel.trace.record import bound_arguments, forward_names
 
@@ -89,6 +92,8 @@ _INSTEAD = {
     **dict.fromkeys(
         ("load_state_dict", "load_full_state_dict"), "load before it is cut into stages, or take load_checkpoint"
     ),
+    "no_sync": "a step sums the gradients of its micro-batches, and backward() of none is called: leave it out",
+    "module": "it is no wrapper: take the pipeline itself",
     "unshard": "load what full_state_dict() gives into a model of its class",
     **dict.fromkeys(
         ("gradient_checkpointing_enable", "activation_checkpointing_enable"),
@@ -122,17 +127,33 @@ def pipeline_plan(model: Any, parts: int = 1) -> PipelinePlan:
     if examples is not None:
         return derive_pipeline(model, examples)
     target = target_like(model)
-    small = small_instance(target, small_settings(model))
-    if parts > 1:
-        refuse_mixed_rows(model, small.model, small.inputs, single_rows(small.inputs), *WHOLE_BATCH)
+    small = _tried(model, parts)
     plan = proven_pipeline_plan(small.model, small.inputs, target.name)
     layers_entry(model, plan)
     return plan
 
 
+def _tried(model: Any, parts: int) -> Small:
+    """A small instance of a model, whose rows do not depend on each other if a batch is divided."""
+    small = small_instance(target_like(model), small_settings(model))
+    if parts > 1:
+        refuse_mixed_rows(model, small.model, small.inputs, single_rows(small.inputs), *WHOLE_BATCH)
+    return small
+
+
+def _given(model: Any, plan: PipelinePlan, parts: int) -> PipelinePlan:
+    """A plan that was given, for a model whose rows are looked at as those of others."""
+    if parts > 1 and is_of_library(model) and examples_of(model) is None:
+        with contextlib.suppress(BuildError):
+            _tried(model, parts)
+    return plan
+
+
 def agreed_pipeline_plan(model: Any, given: PipelinePlan | None, group: ProcessGroup, parts: int = 1) -> PipelinePlan:
     """The first process's plan, on all processes. Raises ``ApplyError`` on all processes if it has none."""
-    text = from_first_process(lambda: str(given or pipeline_plan(model, parts)), group)
+    text = from_first_process(
+        lambda: str(_given(model, given, parts) if given else pipeline_plan(model, parts)), group
+    )
     return PipelinePlan.parse(text)
 
 
@@ -212,9 +233,11 @@ class Pipeline(Checkpoints):
         self._known_settings = known_settings(model)
         self.clock = ActionClock(self._place)
         self._rows = RowDimensions(self._without_data, main_input(self._shapes))
-        if self._parts > 1 and plan is None and (examples := examples_of(model)) is not None:
+        examples = examples_of(model)
+        if self._parts > 1 and examples is not None:
             refuse_mixed_examples(model, examples, self._rows)
-            self._untried_loss = "labels" not in examples
+        if self._parts > 1 and (examples is not None or not is_of_library(model)):
+            self._untried_loss = "labels" not in (examples or ())
         self._decoder: Decoder | None = None
         self._made: Any = None
         self._made_for: Any = None
@@ -238,11 +261,7 @@ class Pipeline(Checkpoints):
         }
         self._shared = shared_weights(self._own, own_group, self._place)
         self._written = WrittenBuffers(pair for one in self.stages.values() for pair in one.model.named_modules())
-        self._watch_layers()
         PATCHES.enter(self)
-
-    def _watch_layers(self) -> None:
-        """For subclasses: let processes that share a stage compare which layers they enter."""
 
     def _check_stages(self) -> None:
         """For subclasses: refuse the stages of this process, while the model is still whole."""
@@ -272,7 +291,7 @@ class Pipeline(Checkpoints):
             raise AttributeError(f"a {type(self).__name__} of a {type(self._shapes).__name__} has no {name}")
         if is_plain(found) or name in _OF_MODEL:
             return found
-        raise NotInStages(
+        raise NotHere(
             f"a {type(self).__name__} has no {name}, since each process has its own stages alone: {_INSTEAD.get(name, _BEFORE)}"
         )
 
@@ -284,7 +303,7 @@ class Pipeline(Checkpoints):
     def __setattr__(self, name: str, value: Any) -> None:
         of_model = name not in self.__dict__ and not hasattr(type(self), name) and "_written" in self.__dict__
         if of_model and hasattr(self._shapes, name):
-            raise NotInStages(f"{name} would be set on the {type(self).__name__}, and on no stage: {_BEFORE}")
+            raise NotHere(f"{name} would be set on the {type(self).__name__}, and on no stage: {_BEFORE}")
         super().__setattr__(name, value)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -397,7 +416,7 @@ class Pipeline(Checkpoints):
             scheduled = self._scheduled(batch, trains=True)
             given = None if self._last_stage is None else losses
             if self._loss is not None:
-                self._loss.begin()
+                self._loss.begin(batch.size, self._next_part())
             with summed_gradients(self._shared):
                 scheduled.step(micro_batch=torch.arange(self._chunks), losses=given, return_outputs=False, target=goal)
                 other = self._calls.of_other_layers()  # before this process waits for those that wait in a layer
@@ -432,7 +451,16 @@ class Pipeline(Checkpoints):
         refuse_hooks(self._own if self._chunks > 1 else {one.name: one.parameter for one in self._shared.own})
         batch = self._batch(inputs)
         refuse_unequal_labels(batch, self._chunks)
+        if self._loss is not None and target is not None and self._parts > self._chunks:
+            part = NextPart(batch.size, row_of(target))
+            default_store().set(f"{self._calls.key}/part/{self._part}", pickle.dumps(part))
         return batch
+
+    def _next_part(self) -> NextPart | None:
+        """What the next data rank has told before this step; None without data ranks."""
+        data = self._parts // self._chunks
+        place = f"{self._calls.key}/part/{(self._part + 1) % data}"
+        return None if data == 1 else pickle.loads(default_store().get(place))
 
     def _begun(self, method: str, args: Any, kwargs: Any, check: Callable[[], Made]) -> Made:
         """What a check of a call makes, which all processes begin; an error of it, or another setting or batch, on one is one on all.
@@ -454,7 +482,7 @@ class Pipeline(Checkpoints):
             refused = error
         said = {name: value for name, value in now.items() if value != self._settings.get(name)}
         called = {"call": method, f"batch {self._part}": self._marks.of(method, args, kwargs)}
-        if self._parts > self._chunks and method == "step" and found:
+        if self._parts > self._chunks and method == "step" and found and self._loss is None:
             called[COUNTS] = what_counts(cast("Any", found[0]))
         self._calls.begin(said, refused, called)
         self._settings = now
@@ -519,10 +547,10 @@ class Pipeline(Checkpoints):
             return decoder.generate(ids, min(groups or usual, len(ids)), options)
 
     def _changed_settings(self) -> dict[str, str]:
-        """What is another in ``generation_config`` than at first; raises ``NotInStages`` for ``config``."""
+        """What is another in ``generation_config`` than at first; raises ``NotHere`` for ``config``."""
         found = settings_since(self._known_settings, self._shapes)
         if lost := [name for name in found if name.startswith("config")]:
-            raise NotInStages(f"{lost[0]} was set, which no stage sees: undo it; {_BEFORE}")
+            raise NotHere(f"{lost[0]} was set, which no stage sees: undo it; {_BEFORE}")
         return found
 
     def _decoder_for(self, input_ids: Any, options: Mapping[str, Any]) -> Decoder:

@@ -169,6 +169,10 @@ def test_data_of_a_weight_can_be_assigned_or_is_an_error():
         for value in (torch.ones(4, 3), weight.half(), weight[:1], weight.redistribute(placements=[Replicate()])):
             with pytest.raises(ApplyError, match="the value must be a DTensor"):
                 weight.data = value
+        kept, average = weight.data, weight.detach() * 3
+        weight.data = average  # a swap, and back
+        weight.data = kept
+        assert torch.equal(local, torch.full((4, 3), 2.0)) and torch.equal(average.to_local(), torch.full((4, 3), 6.0))
         weight.data.mul_(2)
         torch.optim.SGD([weight], 1.0).step()
         assert torch.equal(local.detach(), torch.full((4, 3), 4.0))

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from modular_converter.parallel.engine.stages.own_loss import LossOfRows
+from modular_converter.parallel.engine.stages.own_loss import LossOfRows, NextPart, row_of
 from modular_converter.parallel.errors import ApplyError
 
 
@@ -59,10 +59,18 @@ def over_micro_batches(
     loss: Callable[..., torch.Tensor], target: torch.Tensor, chunks: int, data: int = 1
 ) -> torch.Tensor:
     """The mean over data ranks."""
-    found = []
-    for output, own in zip(OUTPUT.chunk(data), target.chunk(data)):
+    return over_parts(loss, list(zip(OUTPUT.chunk(data), target.chunk(data))), chunks)
+
+
+def over_parts(
+    loss: Callable[..., torch.Tensor], parts: list[tuple[torch.Tensor, torch.Tensor]], chunks: int
+) -> torch.Tensor:
+    """The mean over data ranks with these outputs and targets."""
+    found, data = [], len(parts)
+    for number, (output, own) in enumerate(parts):
+        following = parts[(number + 1) % data][1]
         rows = LossOfRows(loss, chunks, data)
-        rows.begin()
+        rows.begin(len(own), NextPart(len(following), row_of(following)) if data > 1 else None)
         found.append(sum(rows(one, part) for one, part in zip(output.chunk(chunks), own.chunk(chunks))))
     return torch.stack(found).mean()
 
@@ -98,6 +106,29 @@ def test_a_loss_that_is_neither_mean_nor_sum_of_rows_is_refused(loss: Any) -> No
     with pytest.raises(ApplyError, match="in a layout without ddp and fsdp"):
         over_micro_batches(loss, CLASSES.roll(2), 1, 2)
     over_micro_batches(loss, CLASSES, 1)  # one micro-batch is the batch
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_classes_of_other_weights_that_only_another_part_has_are_refused(chunks: int) -> None:
+    with pytest.raises(ApplyError, match="rows count otherwise"):
+        over_micro_batches(weighted, CLASSES.sort().values.clamp(max=1), chunks, 2)
+    over_micro_batches(weighted, torch.ones(8, dtype=torch.long), chunks, 2)
+
+
+def test_parts_of_other_sizes_are_right_for_sums_alone() -> None:
+    parts = [(OUTPUT[:6], CLASSES[:6]), (OUTPUT[6:], CLASSES[6:])]
+    torch.testing.assert_close(over_parts(added, parts, 2), added(OUTPUT, CLASSES))
+    with pytest.raises(ApplyError, match="data ranks have 6 and 2 rows, and the mean of their losses"):
+        over_parts(classes, parts, 2)
+
+
+def test_a_target_that_only_longer_rows_take_is_left_out() -> None:
+    def at_place(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(output, target[:, 0])
+
+    parts = [(OUTPUT[:4, :3], torch.tensor([[0], [1], [2], [1]])), (OUTPUT[4:], torch.tensor([[4], [3], [4], [3]]))]
+    want = (at_place(*parts[0]) + at_place(*parts[1])) / 2
+    torch.testing.assert_close(over_parts(at_place, parts, 1), want)
 
 
 def masked(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 
-from modular_converter.parallel import Training, parallelize
+from modular_converter.parallel import Training, derive_pipeline, parallelize
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.stages import in_layout
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
@@ -44,6 +44,25 @@ class Net(nn.Module):
         for layer in self.layers:
             x = layer(x).tanh()
         return x
+
+
+class Scored(Net):
+    """Its loss is a sum."""
+
+    def forward(self, x, labels=None):
+        x = super().forward(x)
+        return x if labels is None else {"loss": (x - labels).pow(2).sum(), "out": x}
+
+
+def test_the_loss_of_a_module_is_not_taken_on_trust_with_a_plan_of_a_smaller_one():
+    x = torch.randn(4, 4)
+    plan = derive_pipeline(Net(), (x,))
+    stages = Pipeline(Scored(), chunks=2, device="cpu", plan=plan)
+    with pytest.raises(ApplyError, match="the model's own loss may be no mean over parts of a batch"):
+        stages.step(x, labels=x)
+    with pytest.raises(ApplyError, match="a number that Scored returns, such as its loss"):
+        Pipeline(Scored(), chunks=2, device="cpu", plan=plan, example_inputs=(x, x))
+    assert Pipeline(Scored(), chunks=1, device="cpu", plan=plan).step(x, labels=x) > 0
 
 
 def staged(model, **more):
