@@ -68,7 +68,7 @@ def set_dictionary(text: str, class_name: str, attribute: str, entries: Mapping[
         return _code(module, statement, statement.with_changes(value=made))
     line, literal = wrapper.resolve(PositionProvider)[value].start.line, module.code_for_node(value)
     if entries and _has_one_entry_a_line(literal):
-        made = cst.parse_expression(_edited(literal, entries, line), module.config_for_parsing)
+        made = cst.parse_expression(_edited(literal, entries), module.config_for_parsing)
     elif not _is_literal(literal) or m.findall(value, m.Comment()):
         state = "has comments and several entries on a line" if _is_literal(literal) else "is computed"
         raise WriteError(
@@ -169,12 +169,8 @@ def _has_one_entry_a_line(literal: str) -> bool:
     return len(starts) > 2 and rising and alone and lines[-1].strip() == "}"
 
 
-def _edited(literal: str, entries: Mapping[str, str], line: int) -> str:
-    """A dictionary with single entries replaced, removed and added.
-
-    Args:
-        line: the first line of the dictionary in its file, for messages.
-    """
+def _edited(literal: str, entries: Mapping[str, str]) -> str:
+    """A dictionary with single entries replaced, removed and added; a key that is there twice gets one value."""
     lines = [part.encode() for part in io.StringIO(literal, newline="")]
     pairs = _pairs(literal)
     first, last = pairs[0][0], pairs[-1][0]
@@ -189,8 +185,6 @@ def _edited(literal: str, entries: Mapping[str, str], line: int) -> str:
             added[place] = added.get(place, "") + f'{margin}"{name}": "{style}",{newline}'
     for key, value in pairs:
         number, start, end = key.lineno - 1, value.col_offset, value.end_col_offset
-        if present[str(key.value)] != key.lineno:
-            raise WriteError(f"line {line + number}: the key {key.value!r} is there twice")
         text, comma = lines[number], b","
         if key is not last or not added or text[end:].lstrip().startswith(b","):
             comma = b""
@@ -246,27 +240,23 @@ def _family_settings(
 ) -> list[Setting]:
     name = type(derived.small.model).__name__
     without = {key: style for key, style in entries.items() if style != "embedding_rowwise"}
-    for whole_vocabulary, share in enumerate((entries, without)):
-        if not share:
-            raise WriteError(f"{name}: nothing of it can be sharded, so there is no plan to write")
-        own = base_settings(derived.small.model, share)
-        refused = _refusal(derived, own, share, pool)
-        if refused:
-            raise WriteError(f"{name}: {refused}; --unverified writes the plan all the same")
-        lines = [f"{name}: {_state(pool)}"]
-        failed = ""
-        for head in heads:
-            setting, failed = _head_setting(head, own, pool)
-            own += [setting] if setting is not None else []
-            lines.append(f"{head.model_class.__name__}: {failed or _state(pool)}")
-            if failed and not whole_vocabulary and without != entries:
-                say(f"{lines[-1]}; the vocabulary stays whole for it")
-                break
-        else:
-            for line in lines:
-                say(line)
-            return own
-    raise AssertionError("the second round ends the loop")
+    if not entries:
+        raise WriteError(f"{name}: nothing of it can be sharded, so there is no plan to write")
+    own = base_settings(derived.small.model, entries)
+    refused = _refusal(derived, own, entries, pool)
+    if refused:
+        raise WriteError(f"{name}: {refused}; --unverified writes the plan all the same")
+    lines = [f"{name}: {_state(pool)}"]
+    for head in heads:
+        setting, failed = _head_setting(head, own, pool)
+        own += [setting] if setting is not None else []
+        lines.append(f"{head.model_class.__name__}: {failed or _state(pool)}")
+        if failed and without != entries:
+            say(f"{lines[-1]}; the vocabulary stays whole for it")
+            return _family_settings(derived, without, heads, pool, say)
+    for line in lines:
+        say(line)
+    return own
 
 
 def _head_setting(head: _Head, base: Sequence[Setting], pool: RankPool | None) -> tuple[Setting | None, str]:

@@ -347,8 +347,8 @@ def _legend(parts: Sequence[str]) -> Iterator[str]:
         left += 36 + 6.6 * len(part)
 
 
-def _short(label: str, most: int = 48) -> str:
-    return label if len(label) <= most else f"{label[: most - 1]}…"
+def _short(label: str) -> str:
+    return label if len(label) <= 48 else f"{label[:47]}…"
 
 
 def _table(table: Table) -> Iterator[str]:

@@ -49,12 +49,11 @@ def other_situation(model: torch.nn.Module, inputs: Mapping[str, Any]) -> Situat
     padded, longer = with_mask(model, inputs), with_mask(model, _longer(inputs))
     masked = (PADDING,) if padded.keys() != inputs.keys() else ()
     length = (LENGTHS,) if _lengths(longer) != _lengths(padded) else ()
-    for given, special, train in _ladder(inputs, padded, longer, masked, length):
-        found = copy_for_training(model) if train else copy_of(model)
-        if special and not _is_steady(found, given):
-            continue
-        return Situation(found, given, special)
-    raise AssertionError("the plain situation is always possible")
+    tried = (
+        Situation(copy_for_training(model) if train else copy_of(model), given, special)
+        for given, special, train in _ladder(inputs, padded, longer, masked, length)
+    )
+    return next(one for one in tried if not one.special or _is_steady(one.model, one.inputs))
 
 
 def _ladder(

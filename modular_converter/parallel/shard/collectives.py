@@ -140,11 +140,11 @@ class ThreadBoard:
         take: saves this other state.
     """
 
-    def __init__(self, size: int, timeout_s: float = 60.0, take: Callable[[], Restorable] | None = None) -> None:
+    def __init__(self, size: int, take: Callable[[], Restorable] | None = None) -> None:
         self.size = size
         self.take = take
         self.slots: list[tuple[str, torch.Tensor] | None] = [None] * size
-        self.barrier = threading.Barrier(size, timeout=timeout_s)
+        self.barrier = threading.Barrier(size, timeout=60.0)
         self.turn = threading.Lock()
 
     def meet(self, rank: int, label: str, tensor: torch.Tensor) -> list[torch.Tensor]:

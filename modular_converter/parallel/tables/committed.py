@@ -70,15 +70,7 @@ class ModelComparison:
 
 def committed_types(kind: str) -> list[str]:
     """Model types whose configuration class has a plan of a kind, sorted."""
-    found = []
-    for name in sorted(CONFIG_MAPPING_NAMES):
-        try:
-            config = CONFIG_MAPPING[name]
-        except (ImportError, AttributeError, KeyError):
-            continue
-        if getattr(config, PLAN_FIELDS[kind], None):
-            found.append(name)
-    return found
+    return [name for name in sorted(CONFIG_MAPPING_NAMES) if getattr(CONFIG_MAPPING[name], PLAN_FIELDS[kind], None)]
 
 
 def compare_committed(kind: str, name: str, pool: RankPool | None = None) -> ModelComparison:

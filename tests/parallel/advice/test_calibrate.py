@@ -58,6 +58,19 @@ def test_an_entry_is_read_as_it_was_written(tmp_path: Path) -> None:
         assert known_devices(path) == {given.name: given}
 
 
+def test_figures_that_are_lacking_or_unknown_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    text = entry_text(known_devices()["CPU"], frozenset())
+    path.write_text(text.replace("kernel_us", "kernel"), encoding="utf-8")
+    with pytest.raises(AdviceError, match=r"\[CPU\] lacks kernel_us; see "):
+        known_devices(path)
+    path.write_text(f"{text}warp = 32\n", encoding="utf-8")
+    with pytest.raises(AdviceError, match=r"\[CPU\] has unknown figures warp; known: attention, "):
+        known_devices(path)
+    with pytest.raises(AdviceError, match="CPU: has no peak for int4; known: bfloat16"):
+        known_devices()["CPU"].peak("int4")
+
+
 def test_a_measured_gpu_stands_for_those_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from modular_converter.parallel.solve.follow import dependence, follow
-from modular_converter.parallel.solve.operators import OPERATORS, functions_where
+from modular_converter.parallel.solve.operators import OPERATORS, functions_where, products, views
 from modular_converter.parallel.solve.operators.products import pointwise
 from modular_converter.parallel.solve.operators.traits import (
     MOVE,
@@ -124,6 +124,7 @@ def test_two_rules_for_one_operator_are_an_error():
     table.operator("twice")(pointwise)
     with pytest.raises(ValueError, match="twice has two rules"):
         table.operator("twice", MOVE)(opaque)
+    assert not products.TABLE.operators.keys() & views.TABLE.operators.keys()
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,13 @@ def outside(text: str) -> str:
     return cst.parse_module(text).visit(Without()).code
 
 
+@pytest.mark.parametrize(("entries", "style"), [(PLAN, "colwise"), ({"layers.*.o": "rowwise"}, None)])
+def test_a_key_that_is_there_twice_gets_one_value(entries, style):
+    text = 'class C:\n    plan = {\n        "layers.*.q": "a",  # one\n        "layers.*.q": "b",\n        "layers.*.o": "c",\n    }\n'
+    made = set_dictionary(text, "C", "plan", entries)
+    assert held(made) == entries and made.count('"layers.*.q"') == (2 if style else 0)
+
+
 comments = st.sampled_from(["", "  # é, kept", "  #"])
 heads = st.lists(st.sampled_from(['model_type = "é"', "keys = [\n        1,\n    ]", "a = b = 1"]), max_size=3)
 tails = st.lists(

@@ -9,13 +9,7 @@ from modular_converter.parallel.solve.operators.traits import UNKNOWN, Operator,
 from modular_converter.parallel.trace.graph import Op
 
 
-FAMILIES = (views, products)
-OPERATORS: dict[str, Operator] = {}
-for _family in FAMILIES:
-    _twice = sorted(OPERATORS.keys() & _family.TABLE.operators.keys())
-    if _twice:
-        raise ValueError(f"operators with two rules: {', '.join(_twice)}")
-    OPERATORS |= _family.TABLE.operators
+OPERATORS: dict[str, Operator] = views.TABLE.operators | products.TABLE.operators
 
 
 def operator_of(op: Op) -> Operator:

@@ -87,6 +87,19 @@ def test_gradients_of_a_step_are_those_of_the_model_until_they_are_cleared():
     assert all(one.grad is None for one in stages.parameters())
 
 
+def test_what_stages_cannot_do_is_told_with_what_can():
+    stages, x = staged(Net())
+    with pytest.raises(ApplyError, match=r"labels are for step\(\); a forward gives no loss"):
+        stages(x=x, labels=x)
+    with (
+        torch.no_grad(),
+        pytest.raises(ApplyError, match="a step computes gradients: call it outside of torch.no_grad"),
+    ):
+        stages.step(x, target=torch.ones(4, 4))
+    with pytest.raises(AttributeError, match="counts would be set on the Pipeline, and on no stage"):
+        stages.counts = True
+
+
 def test_a_forward_that_counts_its_calls_is_refused():
     stages, x = staged(Net(counts=True))
     with pytest.raises(ApplyError, match="a forward set calls for each micro-batch"):
