@@ -59,20 +59,13 @@ for _name in ("add", "sub", "mul", "floordiv", "mod"):
         setattr(SourcedInt, _method, _binary(_name, getattr(int, _method), _swap))
 
 
-def _divmod(self: SourcedInt, other: Any) -> Any:
-    return self // other, self % other
-
-
-def _divided(self: SourcedInt, other: Any) -> Any:
-    return other // self, other % self
-
-
 def _same(self: SourcedInt, *digits: Any) -> SourcedInt:
     """``round``, ``math.floor`` and ``math.ceil`` of an integer."""
     return self
 
 
-SourcedInt.__divmod__, SourcedInt.__rdivmod__ = _divmod, _divided  # type: ignore[method-assign, assignment]
+SourcedInt.__divmod__ = lambda self, other: (self // other, self % other)  # type: ignore[method-assign]
+SourcedInt.__rdivmod__ = lambda self, other: (other // self, other % self)  # type: ignore[method-assign]
 SourcedInt.__neg__ = lambda self: 0 - self  # type: ignore[method-assign]
 for _name in ("pos", "round", "floor", "ceil", "trunc"):
     setattr(SourcedInt, f"__{_name}__", _same)

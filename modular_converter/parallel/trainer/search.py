@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,16 +29,6 @@ TOGETHER_S = 1800.0
 _NUMBERS = itertools.count()
 
 
-class StudyKind:
-    """What ``Trainer`` asks of a trial's study."""
-
-    def __init__(self, several: bool) -> None:
-        self._several = several
-
-    def _is_multi_objective(self) -> bool:
-        return self._several
-
-
 class SharedTrial(optuna.trial.FixedTrial):  # type: ignore[misc]
     """A trial of Optuna that all processes draw: the first one asks Optuna, and the others get its answers.
 
@@ -47,7 +38,7 @@ class SharedTrial(optuna.trial.FixedTrial):  # type: ignore[misc]
     def __init__(self, trial: Any, number: int, several: bool) -> None:
         self._trial, self._drawn = trial, dict[str, Any]()
         super().__init__(self._drawn, number)
-        self.study = StudyKind(several)
+        self.study = types.SimpleNamespace(_is_multi_objective=lambda: several)  # what `Trainer` asks of it
 
     def suggest_float(
         self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
@@ -84,8 +75,7 @@ class SharedTrial(optuna.trial.FixedTrial):  # type: ignore[misc]
         self._drawn[name] = self._ask(method, name, *given, **more)
 
     def _ask(self, method: str, *given: Any, **more: Any) -> Any:
-        answer = from_first_process(lambda: getattr(self._trial, method)(*given, **more), ProcessGroup())
-        return answer
+        return from_first_process(lambda: getattr(self._trial, method)(*given, **more), ProcessGroup())
 
 
 @dataclass(frozen=True)

@@ -261,3 +261,16 @@ def test_another_default_type_is_named_as_the_reason_with_its_cure():
         assert "call torch.set_default_dtype(torch.float32) before" in explained(reasons, LlamaConfig)
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("audio-spectrogram-transformer", {"input_values": [2, 128, 128]}),
+        ("idefics", {"pixel_values": [2, 2, 3, 32, 32], "image_attention_mask": [2, 12, 2]}),
+        ("minicpmv4_6", {"pixel_values": [1, 3, 8, 512], "target_sizes": [2, 2]}),
+    ],
+)
+def test_images_and_sounds_have_the_form_that_the_model_takes(name, shapes):
+    inputs = build(target_of(name)).inputs
+    assert {key: list(inputs[key].shape) for key in shapes} == shapes

@@ -2,7 +2,8 @@
 
 import torch
 
-from modular_converter.parallel.trace.integers import stated_integers
+from modular_converter.parallel.trace.graph import Source
+from modular_converter.parallel.trace.integers import SourcedInt, source_of, stated_integers
 
 
 def stated(name, *args, **kwargs):
@@ -30,3 +31,10 @@ def test_arguments_by_name():
     assert stated("narrow", x, length=1, start=2, dim=0) == ("narrow", [2, 1])
     assert stated("narrow", x, 0, torch.tensor(2), 1) == ("narrow", [0, 1])
     assert stated("full", fill_value=9, size=(2, 3)) == ("full", [2, 3])
+
+
+def test_both_results_of_a_division_remember_what_they_are_of():
+    heads = SourcedInt(12, Source("attr", 12, name="heads"))
+    for found, wanted in ((divmod(heads, 5), (2, 2)), (divmod(50, heads), (4, 2)), (divmod(-heads, 5), (-3, 3))):
+        assert found == wanted
+        assert [source_of(one).kind for one in found] == ["floordiv", "mod"]
