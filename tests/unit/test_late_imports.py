@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -39,19 +39,23 @@ def parsed(path: Path) -> ast.Module:
 
 def imports(path: Path, *, late: bool) -> Iterator[tuple[int, str]]:
     """Line and module of each import: of those inside of functions if `late`, else of those that always run."""
-    tree = parsed(path)
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    for_types = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
-    inside = {id(node) for function in functions for node in ast.walk(function)}
-    left_out = inside | {id(node) for block in for_types for node in ast.walk(block)}
-    for node in ast.walk(tree):
-        if id(node) not in inside if late else id(node) in left_out:
-            continue
+    for node in statements(parsed(path).body, late, False):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             names = (f"{node.module}.{alias.name}" for alias in node.names)
             yield from ((node.lineno, name if name in FILES else str(node.module)) for name in names)
+
+
+def statements(body: Iterable[ast.AST], late: bool, inside: bool) -> Iterator[ast.AST]:
+    """Those inside of functions if `late`, else the others, without those for type checkers."""
+    for node in body:
+        if inside is late:
+            yield node
+        if inside or not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+            for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+                deeper = inside or isinstance(node, ast.FunctionDef)
+                yield from statements(getattr(node, part, ()), late, deeper)
 
 
 @functools.cache
