@@ -30,14 +30,19 @@ PARTS_OF_STAGES = {
     "written_in_place": 1e-9,
     "own_comparison": "rows count otherwise in loss= together than alone",
 }
-SHARES = {"in_half": 0.05, "in_half_by_default": 1e-6, "loaded": 1e-5}
+SHARES = {"swapped": 1e-5, "in_half": 0.05, "in_half_by_default": 1e-6, "loaded": 1e-5}
+
+RECOMPUTED = {"recomputed": 1e-5, "recomputed_otherwise": "takes use_reentrant=True"}
 
 
 @pytest.mark.parametrize(
     ("layout", "wanted"),
     [
         ("pp2", STAGES),
-        ("fsdp2", SHARES | {"in_half_twice": 1e-3, "of_vmap": "take torch.autograd, or a layout such as tp2"}),
+        (
+            "fsdp2",
+            SHARES | RECOMPUTED | {"in_half_twice": 1e-3, "of_vmap": "take torch.autograd, or a layout such as tp2"},
+        ),
         pytest.param("pp2.fsdp2", PARTS_OF_STAGES, marks=pytest.mark.slow),
         pytest.param("tp2", SHARES | {"of_vmap": 1e-5, "classified": 1e-5}, marks=pytest.mark.slow),
     ],

@@ -7,6 +7,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+from torch.utils.checkpoint import checkpoint
 from transformers import LlamaForSequenceClassification
 
 from modular_converter.parallel import Training, parallelize
@@ -270,6 +271,32 @@ def drawn_anew(make):
     return trained(model)
 
 
+def recomputed(make, reentrant=True):
+    """The whole model in a checkpoint of the caller's."""
+    model, one = make(llama()).train(), torch.ones((), requires_grad=True)
+    ids = part(model, IDS)
+    checkpoint(
+        lambda given, factor: model(input_ids=given, labels=given).loss * factor, ids, one, use_reentrant=reentrant
+    ).backward()
+    return clipped(model, 1e9)
+
+
+def recomputed_otherwise(make):
+    return recomputed(make, reentrant=False)
+
+
+def swapped(make):
+    """An average of weights takes their place by ``data``, and they come back."""
+    model = make(llama())
+    average = {name: one.detach() * 1.5 for name, one in model.named_parameters()}
+    found = []
+    for _ in range(2):
+        for name, one in model.named_parameters():
+            average[name], one.data = one.data, average[name]
+        found.append(logits(model, input_ids=IDS))
+    return torch.cat(found)
+
+
 USES = {
     "pp": (
         hooked,
@@ -293,8 +320,8 @@ USES = {
         own_comparison,
         written_in_place,
     ),
-    "fsdp": (in_half, in_half_twice, in_half_by_default, loaded, of_vmap),
-    "tp": (in_half, in_half_by_default, loaded, of_vmap, classified),
+    "fsdp": (in_half, in_half_twice, in_half_by_default, loaded, of_vmap, swapped, recomputed, recomputed_otherwise),
+    "tp": (swapped, in_half, in_half_by_default, loaded, of_vmap, classified),
 }
 
 

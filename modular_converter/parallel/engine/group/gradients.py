@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
+from torch.utils.checkpoint import CheckpointError
 
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken
@@ -174,6 +175,13 @@ def _noted_writes(users: Any) -> Iterator[None]:
     noted = [one.parts.note_writes() for one in watched]
     try:
         yield
+    except CheckpointError as error:
+        if not any(user.__dict__.get("_grid") is not None and user._grid.data is not None for user in list(users)):
+            raise
+        raise ApplyError(
+            "a forward that was computed again in its backward has kept other tensors: with data ranks, torch.utils.checkpoint around a "
+            "call of the model takes use_reentrant=True; model.gradient_checkpointing_enable() recomputes layers"
+        ) from error
     except RuntimeError as error:
         if not any(noted) or "modified" not in str(error):
             raise

@@ -6,6 +6,7 @@ Gradients are means over data ranks. That is the gradient of the whole batch's l
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ from modular_converter.parallel.choice.small_instances import small_instance, sm
 from modular_converter.parallel.engine.group.kept_gathered import layers_entered, will_accumulate
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.same_calls import CallsOfAll, digest_of
-from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
+from modular_converter.parallel.errors import ApplyError, BuildError, PlanError, one_line
 from modular_converter.parallel.modules import is_of_library, is_plain
 from modular_converter.parallel.proof.prove import small_copy
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, Small, copy_of
@@ -117,8 +118,8 @@ def look_at_rows(model: torch.nn.Module) -> None:
             _refuse_mixed(model, small_copy(model, examples))
         shown = _shown(examples)
         if is_own and count <= MOST_PARAMETERS and not (shown and shown >= {*forward_names(model)}):
-            model.__dict__[_COPY] = copy = copy_of(model)
-            for one in copy.parameters():
+            model.__dict__[_COPY] = kept = copy_of(model)
+            for one in kept.parameters():
                 if one.dim() > 1 and one.is_floating_point():  # which `small_copy` draws anew
                     one.data = one.new_zeros(()).expand(one.shape)
 
@@ -190,28 +191,28 @@ class PartsOfBatch:
 
     def _look(self, given: Mapping[str, Any], args: Sequence[Any]) -> None:
         """Refuse rows that depend on each other, in a small instance, or in a module's own copy and a batch of several."""
-        copy = self.model.__dict__.get(_COPY)
-        if copy is not None and not self.names:  # a forward of *args, **kwargs
+        kept = self.model.__dict__.get(_COPY)
+        if kept is not None and not self.names:  # a forward of *args, **kwargs
             with contextlib.suppress(BuildError):
-                given = {**inputs_by_name(copy, args), **given}
-        size, shown = _rows_in(given), frozenset[str]() if copy is None else _shown(given)
-        if shown in self.looked or copy is not None and not shown:
+                given = {**inputs_by_name(kept, args), **given}
+        size, shown = _rows_in(given), frozenset[str]() if kept is None else _shown(given)
+        if shown in self.looked or kept is not None and not shown:
             return
         self.looked.add(shown)
-        if copy is not None and shown >= {*self.names}:
+        if kept is not None and shown >= {*self.names}:
             del self.model.__dict__[_COPY]
         try:
-            if copy is None:
+            if kept is None:
                 small = small_instance(target_like(self.model), small_settings(self.model))
             else:
-                few = {name: one.cpu() if isinstance(one, torch.Tensor) else one for name, one in given.items()}
-                made = copy_of(copy)
+                few = pytree.tree_map(_copied, dict(given))
+                made = copy_of(kept)
                 for one in made.parameters():
                     one.data = one.data.contiguous()
                 small = small_copy(made, rows_between(few, size, 0, _SEVERAL))
         except PlanError:  # there is none, or it does not run alone
             return
-        _refuse_mixed(self.model, small, copy is not None)
+        _refuse_mixed(self.model, small, kept is not None)
 
     def divides(self, labels: Any) -> bool:
         """Whether the model's own loss divides by the ``num_items_in_batch`` that it is given."""
@@ -260,6 +261,16 @@ class PartsOfBatch:
         refused = None if found is None else _refused(found[0], json.loads(found[1]), own)
         method = "backward(create_graph=True)" if torch.is_grad_enabled() else "backward"
         self.calls.begin({}, refused, {"call": method}, layers)
+
+
+def _copied(value: Any) -> Any:
+    """An argument that the run of a copy may write to, or draw from."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().to("cpu", copy=True)
+    try:
+        return value.clone_state() if isinstance(value, torch.Generator) else copy.deepcopy(value)
+    except Exception as error:  # of the caller's object
+        raise BuildError(f"a {type(value).__name__} cannot be copied: {one_line(error)}") from error
 
 
 def _form(labels: Any) -> tuple[Any, ...]:

@@ -65,9 +65,22 @@ def test_the_first_batch_with_another_input_is_looked_at_and_weights_are_held_on
         parts.note(SimpleNamespace(loss=loss), [torch.rand(2, 30)], {"center": True}, b"")
 
 
+class Drawing(nn.Linear):
+    def forward(self, x, generator=None):
+        return super().forward(x.add_(torch.rand(x.shape, generator=generator)))
+
+
+def test_a_look_at_rows_changes_no_argument():
+    model, generator, rows = Drawing(3, 3), torch.Generator().manual_seed(0), torch.zeros(2, 3)
+    look_at_rows(model)
+    loss = torch.ones((), requires_grad=True)
+    parts_of(model).note(SimpleNamespace(loss=loss), [rows], {"generator": generator}, b"")
+    assert not rows.any() and torch.equal(generator.get_state(), torch.Generator().manual_seed(0).get_state())
+
+
 def test_a_loss_without_labels_is_the_models_own():
     model = nn.Linear(3, 3)
     parts = parts_of(model)
     for more in ({}, {"labels": torch.ones(2), "num_items_in_batch": 2}):
         parts.note(SimpleNamespace(loss=torch.ones((), requires_grad=True)), [torch.rand(2, 3)], more, b"")
-    assert len(parts.means) == 2
+    assert sum(key[0] != "items" for key in parts.means) == 2
