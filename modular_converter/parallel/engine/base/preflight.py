@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 import torch
+from torch.nn.parameter import is_lazy
 
 from modular_converter.check.cache.store import digest
 from modular_converter.parallel.choice.fit import fit
@@ -191,8 +192,12 @@ def refuse_quantised(config: Any, name: str, loaded: bool = False) -> None:
 
 
 def refuse_narrow(model: torch.nn.Module) -> None:
-    """Raise ``ApplyError`` for weights and buffers in floating point of 8 bits, which processes cannot exchange on all devices."""
+    """Raise ``ApplyError`` for weights and buffers that processes cannot exchange: without sizes, or in floating point of 8 bits."""
     for name, one in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(one):
+            raise ApplyError(
+                f"{name} is of a lazy module that has run no forward yet, and has no size: call the model once before"
+            )
         if one.is_floating_point() and one.element_size() == 1:
             raise ApplyError(
                 f"{name} is of {one.dtype}: processes exchange and sum no numbers of this type; convert the model before, as "

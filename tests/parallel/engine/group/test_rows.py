@@ -56,3 +56,11 @@ def test_numbers_of_eight_bits_are_refused_by_name():
     with pytest.raises(ApplyError, match="table is of torch.float8_e4m3fn: processes exchange and sum no numbers"):
         refuse_narrow(model)
     refuse_narrow(Centred(False))
+
+
+def test_lazy_modules_without_sizes_are_refused_by_name():
+    model = nn.Sequential(nn.LazyLinear(3))
+    with pytest.raises(ApplyError, match="0.weight is of a lazy module that has run no forward yet"):
+        refuse_narrow(model)
+    model(ROWS)
+    refuse_narrow(model)
