@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -135,15 +136,14 @@ def top_line(node: ast.AST) -> int:
 def super_attribute(node: ast.AST, class_name: str = "") -> str:
     """The name of `super().name`; "" for any other expression.
 
-    `class_name` is that of the class around it, as in `super(NewMLP, self)`; without one, `super` may say anything.
+    `class_name` is that of the class around it, as in `super(NewMLP, self)`, `super(type(self), self)` or `super(cls, cls)`;
+    without one, `super` may say anything.
     """
-    if (
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Call)
-        and is_super(node.value.func)
-        and (not class_name or not node.value.args or ast.unparse(node.value.args[0]) == class_name)
-    ):
-        return node.attr
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call) and is_super(node.value.func):
+        owner, *instance = [ast.unparse(one) for one in node.value.args] or ["__class__"]
+        spelt = (text for one in instance for text in (one, f"type({one})", f"{one}.__class__"))
+        own = ("__class__", class_name, *spelt)
+        return node.attr if not class_name or owner in own else ""
     return ""
 
 
@@ -199,9 +199,14 @@ def tested_classes(nodes: Iterable[ast.AST]) -> Iterator[Mapping[ast.expr, ast.e
                 yield {asked: node}
 
 
+def mangling(name: str) -> str:
+    """A pattern for the name of a class in the private names of its instances, `_OldMLP__size`."""
+    return rf"(?<=\b_){re.escape(name.lstrip('_'))}(?=__\w)"
+
+
 def is_super(node: ast.AST) -> bool:
     """Whether this is the name `super`."""
-    return isinstance(node, ast.Name) and node.id == "super"
+    return isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) in ("super", "builtins.super")
 
 
 def is_type_checking(test: ast.expr) -> bool:

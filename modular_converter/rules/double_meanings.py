@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
 from modular_converter.model.bindings import attributes_set
 from modular_converter.model.class_blocks import Member, class_node
-from modular_converter.model.nodes import decorators_of, dotted, is_super, sought_by_name, tested_classes, walk
+from modular_converter.model.nodes import (
+    decorators_of,
+    dotted,
+    is_super,
+    sought_by_name,
+    super_attribute,
+    tested_classes,
+    walk,
+)
 from modular_converter.model.overriding import INIT_SUBCLASS, sought_above
 from modular_converter.rules._words import WRITE_OUT, Obstacle, not_mergeable
 from modular_converter.rules.made_classes import makers_of_heirs
@@ -79,7 +87,8 @@ def _uses_of_parent(classes: TwoClasses) -> Iterator[Obstacle]:
         nodes = list(walk(member.node))
         read = {*map(id, _read_from_outside(member, nodes, classes))} if base in member.text else set()
         taken = {id(node.value): node.attr for node in nodes if isinstance(node, ast.Attribute)}
-        reaching = {id(node.func) for node in nodes if isinstance(node, ast.Call) and id(node) in taken}
+        sought = (node.value for node in nodes if isinstance(node, ast.Attribute) and _reaches_class(node, classes))
+        reaching = {id(call.func) for call in sought if isinstance(call, ast.Call)}
         by_name = filter(None, map(sought_by_name, nodes))
         reaching |= {id(call.func) for call, name in by_name if name not in classes.parent.binds}
         if nothing_in_front and member.is_function:
@@ -99,6 +108,13 @@ def _uses_of_parent(classes: TwoClasses) -> Iterator[Obstacle]:
                 if name := taken.get(id(node)):
                     cure = _taken_otherwise(member, name, classes)
                 yield Obstacle(node, base, reason, cure)
+
+
+def _reaches_class(node: ast.Attribute, classes: TwoClasses) -> bool:
+    """Whether this is `super().f` of the class around it, or of one that the module names."""
+    owner = next(iter(getattr(node.value, "args", ())), None)
+    names_class = isinstance(owner, ast.expr) and dotted(owner).partition(".")[0] in classes.around.module_names
+    return bool(super_attribute(node, classes.name) or (names_class and super_attribute(node)))
 
 
 def _handed_on(function: ast.AST, nodes: Sequence[ast.AST], holders: Container[int]) -> ast.AST:

@@ -371,7 +371,8 @@ def _decorators(facts: Facts, heir: ClassFacts, parent: Parent) -> Iterator[Make
         if is_lost and NO_DECORATORS in own:
             continue
         holder, _, method = path.rpartition(".")
-        named = (facts.texts_of(one, None if path in own else parent, "") for one in (path, holder) if one)
+        homes = (None, parent) if path in own else (parent,)  # imported from the neighbour, it has its new name here
+        named = (facts.texts_of(one, home, "") for home in homes for one in (path, holder) if one)
         texts = next(filter(None, map(tuple, named)), ())
         for function, parameter in _getting_class(texts, method, is_factory=isinstance(node, ast.Call)):
             yield Maker(path, function, parameter, path in theirs, is_own, is_lost, texts[1:], texts[0])

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, finding_at
-from modular_converter.model.bindings import (
-    FUNCTIONS,
-    Function,
-    bindings_of,
-)
+from modular_converter.model.bindings import Bindings, Function, bindings_in, bindings_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock, inherited_name
 from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import (
@@ -21,7 +17,9 @@ from modular_converter.model.nodes import (
     decorators_of,
     dotted,
     is_super_statement,
+    parse,
     walk,
+    written,
 )
 from modular_converter.model.overriding import (
     INIT_SUBCLASS,
@@ -34,12 +32,12 @@ from modular_converter.model.overriding import (
     method_key,
 )
 from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed
-from modular_converter.rules.made_classes import changes_of_makers, entered_as_heir
+from modular_converter.rules.made_classes import changes_of_makers, entered_as_heir, makers_of_heirs
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts import Facts, TwoClasses
-    from modular_converter.model.class_blocks import Member, Members
+    from modular_converter.facts import ClassFacts, Facts, TwoClasses
+    from modular_converter.model.class_blocks import Member
 
 
 KEYWORD_ONLY, MARKER = "kw_only", "KW_ONLY"
@@ -163,11 +161,11 @@ def _names_of_module(classes: TwoClasses) -> Iterator[Obstacle]:
 
 
 def _private_to_each(classes: TwoClasses) -> Iterator[Obstacle]:
-    """The parent's private names (`self.__x`), into which Python writes the name of its class."""
+    """The parent's private names (`self._OldMLP__x`) that the child has too: see `_with_private_names_of`."""
     prefix = f"_{classes.base.rpartition('.')[2].lstrip('_')}__"
     for member in classes.child.members:
         if prefix in member.text:
-            reason = f"the parent's private names get the name of your class, so there is no `{prefix}…`"
+            reason = f"the parent's private names get the name of your class, which has that of `{prefix}…` too"
             yield Obstacle(member.node, min(member.binds, default=prefix), reason)
 
 
@@ -378,50 +376,75 @@ MUTABLE = frozenset(
 
 
 def check_shared_class_attribute(facts: Facts) -> Iterator[Finding]:
-    """Find objects in the body of a parent that generated code changes in place, where it has several heirs."""
-    heirs: dict[tuple[str, str], str] = {}
-    for heir, parent in facts.heirs:
-        generated = facts.generated.get(heir.name)
-        other = heirs.setdefault((parent.neighbour.path, parent.original), heir.name)
-        if other == heir.name or generated is None:
+    """Find objects in the body of a parent that code changes in place, where it has several heirs."""
+    heirs: dict[tuple[str, str], ClassFacts] = {}
+    for one, parent in (*facts.heirs, *facts.parents_apart):
+        other = heirs.setdefault((parent.neighbour.path, parent.original), one)
+        if other is one:
             continue
-        own = heir.members.names | facts.classes[other].members.names
-        mutable: set[str] = set()
-        for node in parent.members.node.body:
-            value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
-            if (
-                isinstance(value, ast.Call)
-                and getattr(value.func, "attr", getattr(value.func, "id", "")) in MUTABLE
-                or isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp))
-            ):
-                mutable |= bindings_of(node).binds
-        for attribute in sorted(parent.members.names - own):
-            if _is_changed(generated.members, attribute, heir.name, attribute in mutable):
-                yield SHARED_CLASS_ATTRIBUTE.finding(
-                    facts.at_class(heir),
-                    f"`{attribute}` of `{parent.original}` is one object for `{other}` and `{heir.name}`, but each generated "
-                    "class has its own",
-                    help=f"Write `{attribute}` into both classes, or put the object at the top level of the modular file.",
-                )
-
-
-def _is_changed(members: Members, attribute: str, name: str, is_mutable: bool) -> bool:
-    """Whether a method sets an attribute of the class by the class's name, or changes its object, where no method gives
-    instances one of their own.
-    """
-    functions = [node for node in members.node.body if isinstance(node, FUNCTIONS)]
-    effects = [(first_parameter(node), bindings_of(*node.body)) for node in functions]
-    if any(f"{name}.{attribute}" in one.effects.binds for _, one in effects):
-        return True
-    paths = [({f"{holder}.{attribute}" for holder in (first, "cls", name)}, one) for first, one in effects]
-    return (
-        is_mutable
-        and any(
-            held
-            & one.effects.changes.union(
-                dotted(it.args[0]) for it in one.calls if dotted(it.func) == "next" and it.args
+        own = one.members.names | other.members.names
+        assigned = (node for node in parent.members.node.body if isinstance(node, (ast.Assign, ast.AnnAssign)))
+        mutable = frozenset[str]().union(*(bindings_of(node).binds for node in assigned if _is_mutable(node.value)))
+        attributes = sorted(parent.members.names - own)
+        found = [each for each in attributes if _is_changed(facts, (other, one), each, each in mutable)]
+        methods = (method.node for method in parent.members.methods if method.name not in own)
+        heir, first = (_written_as(facts, each) for each in (one, other))
+        for name in (*found, *(each for method in methods for each in _filled_defaults(method))):
+            yield SHARED_CLASS_ATTRIBUTE.finding(
+                facts.at_class(one),
+                f"`{name}` of `{parent.original}` is one object for `{first}` and `{heir}`, but each generated class has "
+                "its own",
+                help=f"Write `{name}` into both classes, or put the object at the top level of the modular file.",
             )
-            for held, one in paths
-        )
-        and not any(one.effects.binds & held for held, one in paths)
+
+
+def _written_as(facts: Facts, one: ClassFacts) -> str:
+    """The class of the modular file that a generated one stands for: that of its heir, if it is a parent beside one."""
+    heirs = (each.name for each in facts.classes.values() if one.is_parent and one.name in each.members.base_names)
+    return next(heirs, one.name)
+
+
+def _filled_defaults(method: Function) -> Iterator[str]:
+    """The parameters whose default is an object that the method changes."""
+    given = method.args
+    ordinary = [*given.posonlyargs, *given.args][-len(given.defaults) :] if given.defaults else []
+    named = (*zip(ordinary, given.defaults), *zip(given.kwonlyargs, given.kw_defaults))
+    names = [one.arg for one, default in named if _is_mutable(default)]
+    effects = bindings_in(method).effects
+    yield from (one for one in names if one in effects.changes and one not in effects.binds)
+
+
+def _is_mutable(value: ast.expr | None) -> bool:
+    """Whether an expression makes an object that can be changed."""
+    called = written(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
+    return called in MUTABLE or isinstance(
+        value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
     )
+
+
+def _is_changed(facts: Facts, both: Sequence[ClassFacts], attribute: str, is_mutable: bool) -> bool:
+    """Whether code sets an attribute of a class, or of its heirs, by the class's name, or changes its object: a method, the body
+    of a class, a statement below it, a decorator. Not where methods give instances one of their own.
+    """
+    asked = {one.name for one in both}
+    family = [each for each in facts.generated.values() if asked & {each.name, *each.members.base_names}]
+    names = {each.name for each in family}
+    makers = (maker for one in asked for maker in facts.answer(makers_of_heirs).get(one, ()))
+    code = [(maker.holder, bindings_in(maker.function)) for maker in makers]
+    for each in family:
+        made, *below = parse(each.text).body
+        for node in made.body if isinstance(made, ast.ClassDef) else ():
+            holder = first_parameter(node) if isinstance(node, Function) else ""
+            code.append((holder, bindings_of(*(node.body if isinstance(node, Function) else [node]))))
+        code.append(("", bindings_of(*below)))
+    paths = [({f"{holder}.{attribute}" for holder in {first, *names, "cls"} - {""}}, found) for first, found in code]
+    if any(f"{name}.{attribute}" in found.effects.binds for name in names for _, found in code):
+        return True
+    changed = (held & _changes(found) for held, found in paths)
+    return is_mutable and any(changed) and not any(found.effects.binds & held for held, found in paths)
+
+
+def _changes(code: Bindings) -> frozenset[str]:
+    """The paths whose objects code changes, iterators among them."""
+    taken = (one.args[0] for one in code.calls if dotted(one.func) == "next" and one.args)
+    return code.effects.changes.union(map(dotted, taken))

@@ -160,11 +160,12 @@ def _under_old_names(
 ) -> Iterator[Finding]:
     """The words of a class, each with its first place, that inherited code has under their new names alone.
 
-    Code that deals with both names knows of the renaming (camembert deletes the new one, and sets the old).
+    Code that deals with both names knows of the renaming (camembert deletes the new one, and sets the old). `_OldMLP__size` has
+    its new name in the generated class.
     """
     for old, node in own.items():
         new = facts.renamed(parent, old)
-        if new != old and new not in own and has(new) and not has(old):
+        if new != old and new not in own and has(new) and not has(old) and f"{parent.original}__" not in old:
             yield renamed_attribute(facts.at_node(heir, node), old, new, parent.written)
 
 

@@ -7,14 +7,13 @@ import functools
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from modular_converter.convert.inherit.bases import ClassMerge, class_header, merge_bases, merge_members, replaced_base
 from modular_converter.convert.inherit.inherited_members import (
-    NOTHING_APART,
     is_nameless,
     refused_overrides,
     with_inherited_members,
@@ -43,7 +42,7 @@ from modular_converter.model.class_blocks import (
 )
 from modular_converter.model.index import is_docstring
 from modular_converter.model.module import Module, Role, Statement
-from modular_converter.model.nodes import dotted, is_super_statement, targets_of, walk
+from modular_converter.model.nodes import dotted, is_super_statement, mangling, targets_of, walk
 from modular_converter.model.overriding import (
     EQUALITY,
     HASH,
@@ -87,7 +86,7 @@ def merge_class(
     names: ModelNames,
     settings: Settings,
     around: Surroundings | None = None,
-    apart: Mapping[str, bool] = NOTHING_APART,
+    apart: Collection[str] = (),
 ) -> Merged:
     """The generated class. Overrides that cannot be merged are tried again as methods apart from the parent's.
 
@@ -109,6 +108,7 @@ def merge_class(
     if child.node.name != parent_name:
         parent_text = rename_class(parent_text, parent_name, child.node.name, names)
     parent = parse_class(parent_text, is_own=False)
+    child_text = _with_private_names_of(parent_base, child_text, child.node.name)
     bases = merge_bases(child, parent, parent_base, around.ancestors, settings.implied_bases, around.stays_generic)
     child_text, private = with_inherited_members(
         child_text,
@@ -210,6 +210,15 @@ def _with_own_accessors(text: str, child: ClassBlock, parent: ClassBlock, base: 
     )
 
 
+def _with_private_names_of(base: str, child_text: str, name: str) -> str:
+    """The child's text in which private names of the parent, `_OldMLP__size`, are those of the generated class, but for names that
+    the child has too.
+    """
+    pattern = mangling(base.partition("[")[0].rpartition(".")[2])
+    own = "|".join(PRIVATE_NAME.findall(child_text)) if re.search(pattern, child_text) else ""
+    return re.sub(rf"{pattern}(?!(?:{own})\b)" if own else pattern, name.lstrip("_"), child_text)
+
+
 def _with_private_names(parent_text: str, child_text: str, name: str) -> str:
     """The parent's text in which the private names (`self.__x`) that the child has too are other ones: Python keeps those
     of two classes apart. `name` is that of both.
@@ -239,9 +248,11 @@ def rename_class(text: str, old: str, new: str, names: ModelNames) -> str:
 
 
 def rename_in_code(text: str, old: str, new: str) -> str:
-    """A text with another word for one in its code."""
-    found = re.finditer(rf"\b{re.escape(old)}\b", lexer.code_only(text))
-    return lexer.replace_spans(text, ((*match.span(), new) for match in found))
+    """A text with another name for a class in its code, also where Python mangles a private name with it."""
+    pattern = rf"\b{re.escape(old)}\b|{mangling(old)}"
+    found = re.finditer(pattern, lexer.code_only(text))
+    edits = ((*match.span(), new.lstrip("_") if text.startswith("__", match.end()) else new) for match in found)
+    return lexer.replace_spans(text, edits)
 
 
 def _decorators(child: ClassBlock, parent: ClassBlock) -> ClassSpan:

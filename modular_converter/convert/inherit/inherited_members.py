@@ -21,7 +21,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import NamedTuple, TypeGuard
 
 from modular_converter.convert.inherit.bases import ClassMerge
@@ -64,8 +63,6 @@ from modular_converter.rules.calls_of_super import has_effect, ignored_arguments
 MADE_BY_NAME = {"__new__": "staticmethod", "__class_getitem__": "classmethod"}
 """What Python makes of a method by its name alone."""
 
-NOTHING_APART: Mapping[str, bool] = MappingProxyType({})
-
 CLASS_LEVEL = frozenset({"staticmethod", "classmethod"})
 
 CACHED = "cached_property"
@@ -101,7 +98,7 @@ def with_inherited_members(
     parent: ClassBlock,
     base: str,
     is_called: Callable[[str], bool],
-    apart: Mapping[str, bool] = NOTHING_APART,
+    apart: Collection[str] = (),
 ) -> tuple[str, dict[str, str]]:
     """The child's text in which such calls have the private names of the parent's members, and these names by member.
 
@@ -116,11 +113,8 @@ def with_inherited_members(
         return text, {}
     node = class_node(text)
     calls = [*_calls(node, base, _members(parent, bindings_in(node).binds), apart)]
-    # A statement means the parent's lines, whatever its bases have; those of `__init__` belong where a reader looks for them,
-    # unless they would miss an argument.
+    # A statement means the parent's lines, whatever its bases have.
     meant = {call.node.attr for call in calls if call.owner in ("", node.name) or call.is_statement}
-    if not apart.get("__init__"):
-        meant.discard("__init__")
     called = Counter(call.node.attr for call in calls)
     names = {name: inherited_name(name) for name in called if name in meant or not is_called(name)}
     names = {name: new for name, new in names.items() if not _reads_cache(name, node, parent, calls)}
@@ -221,23 +215,24 @@ def _calls(child: ast.ClassDef, base: str, theirs: Mapping[str, Member], apart: 
                 yield _Call(node, "" if instance is None else child.name, False)
 
 
-def refused_overrides(child: ClassBlock, parent: ClassBlock, findings: Iterable[ClassFinding]) -> Mapping[str, bool]:
+def refused_overrides(child: ClassBlock, parent: ClassBlock, findings: Iterable[ClassFinding]) -> Collection[str]:
     """The overrides that cannot be merged with the parent's method, or would drop an argument, and whose call would succeed with
-    inheritance; each with whether it would only drop one.
+    inheritance. One with `**super_kwargs` has the parent's signature, and its lines.
     """
     found = [*findings]
     errors = {getattr(one.node, "lineno", 0) for one in found if one.diagnose(Location("")).is_error}
     dropped = ignored_arguments(found)
     theirs = _members(parent, child.binds) if errors or dropped else {}
-    refused: dict[str, bool] = {}
+    refused: set[str] = set()
     for one in (member.function for member in child.members if member.is_function):
         lines = range(one.lineno, (one.end_lineno or one.lineno) + 1)
-        is_error = not errors.isdisjoint(lines)
-        drops = not is_error and any(it.lineno in lines and has_effect(it, one.name) for it in dropped)
-        inherited = theirs.get(one.name) if drops or is_error else None
-        call = Method(one, child.node.name).replaced_call
-        if inherited is not None and inherited.is_function and _may_succeed(call, inherited.function):
-            refused[one.name] = drops
+        is_refused = not errors.isdisjoint(lines) or any(
+            it.lineno in lines and has_effect(it, one.name) for it in dropped
+        )
+        inherited, method = theirs.get(one.name) if is_refused else None, Method(one, child.node.name)
+        may_stand = inherited is not None and inherited.is_function and method.super_kwargs is None
+        if inherited is not None and may_stand and _may_succeed(method.replaced_call, inherited.function):
+            refused.add(one.name)
     return refused
 
 

@@ -11,7 +11,7 @@ from modular_converter.convert.inherit.resolve import ResolvedImports, bound_wit
 from modular_converter.findings import Finding, apply_edits, edit_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, Members, class_node
 from modular_converter.model.module import Role, Statement
-from modular_converter.model.nodes import dotted, parse, tested_classes, walk
+from modular_converter.model.nodes import dotted, mangling, parse, tested_classes, walk
 from modular_converter.model.overriding import NO_DECORATORS
 from modular_converter.rules import base_classes, double_meanings, lost_code, made_classes, members_of_both
 from modular_converter.settings.values import Settings, kind_of
@@ -144,5 +144,4 @@ def _with_base(heir: Statement, parent: str, name: str) -> str:
         for one in nodes
         if isinstance(one, ast.expr) and dotted(one) == parent and id(one) not in asked
     ]
-    private = rf"\b_{parent.rpartition('.')[2].lstrip('_')}(?=__\w)"
-    return re.sub(private, f"_{name.lstrip('_')}", apply_edits(heir.text, edits))
+    return re.sub(mangling(parent.rpartition(".")[2]), name.lstrip("_"), apply_edits(heir.text, edits))

@@ -89,8 +89,10 @@ def foreign_names(neighbour: Neighbour, renamer: Renamer, target: ModularFile, l
     used = frozenset[str]().union(*(statement.uses for statement in code))
     imported = frozenset(_imported(neighbour, renamer, target, library, models))
     quoted = {word for one in code if renamer.old in one.text for word in QUOTED_WORD.findall(one.text)}
-    own = module.names - imported
     changed = renamer.changed(used | quoted)
+    own = module.names - imported
+    classes = {name.lstrip("_") for name in own}
+    own |= {word for word in changed if word[0] == "_" and word[1:].partition("__")[0] in classes}  # `_OldMLP__size`
     siblings = (one for each in module.statements for one in relative_imports(each) if one.module[:2] != "..")
     others = changed - module.definitions.keys() - {name for one in siblings for name in (one.name, one.bound)}
     longer = frozenset(word for word in others if renamer.is_within_word(word))

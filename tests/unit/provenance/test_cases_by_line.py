@@ -21,6 +21,7 @@ BOUND = {
     "inherit_case_asks_for_parent": frozenset(("@Box", "@Twin", "size", "0")),
     "inherit_mixin_calls_on": frozenset(("@MLPBase", "@GatedMLPBase", "@PlainMLPBase")),
     "inherit_mixin_hidden_by_parent": frozenset(("@MLPBase",)),
+    "inherit_super_otherwise_spelt": frozenset(("@GateBase",)),
     "foreign_package": frozenset(("baselib",)),
     "inherit_argument_bound": frozenset(("size",)),
     "inherit_argument_computed": frozenset(("x", "mask", "options", "dict")),

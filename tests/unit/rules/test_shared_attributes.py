@@ -10,12 +10,13 @@ from modular_converter.convert.batch import Run
 from modular_converter.settings.load import profile_settings
 
 
-def told(parent: str, first: str = "pass", second: str = "pass") -> list[str]:
+def told(parent: str, first: str = "pass", second: str = "pass", above: str = "", below: str = "") -> list[str]:
     path = "/shared/models/new/modular_new.py"
     texts = {
-        "/shared/models/old/modeling_old.py": f"class OldMLP:\n    {parent}\n",
-        path: f"from ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n    {first}\n\n\n"
-        f"class NewGate(OldMLP):\n    {second}\n",
+        "/shared/models/old/modeling_old.py": "def old_note(cls):\n    cls.seen.append(1)\n    return cls\n\n\n"
+        f"class OldMLP:\n    {parent}\n",
+        path: f"from ..old.modeling_old import OldMLP, old_note\n\n\n{above}class NewMLP(OldMLP):\n    {first}\n\n\n"
+        f"class NewGate(OldMLP):\n    {second}\n{below}",
     }
     [conversion] = Run(replace(profile_settings(), formatter="none"), texts, workers=1).convert([path])
     assert not conversion.failed, conversion.findings
@@ -32,6 +33,9 @@ PUT = "def put(self, x):\n        "
         (f"seen = dict(a=1)\n    @classmethod\n    {PUT.replace('self', 'cls')}cls.seen[x] = 1", ["seen"]),
         ("ids = iter(range(9))\n    def __init__(self):\n        self.id = next(self.ids)", ["ids"]),
         (f"count = 0\n    {PUT}OldMLP.count += x", ["count"]),
+        (f"{PUT.replace('self, x', 'self, x, seen=[]')}seen.append(x)", ["seen"]),
+        ("seen = []\n    def __init_subclass__(cls):\n        OldMLP.seen.append(cls)", ["seen"]),
+        (f"{PUT.replace('self, x', 'self, x, seen=[]')}seen = [*seen, x]", []),
         (f"seen = ()\n    {PUT}self.seen += (x,)", []),
         (f"seen = []\n    {PUT}return x in self.seen", []),
         (f"seen = []\n    {PUT}self.seen = []\n        self.seen.append(x)", []),
@@ -45,3 +49,10 @@ def test_what_heirs_share(parent: str, expected: list[str]) -> None:
 def test_an_object_of_its_own_is_not_shared() -> None:
     parent = f"seen = []\n    {PUT}self.seen.append(x)"
     assert not told(parent, "seen = []") and not told(parent, "pass", "seen = []")
+
+
+def test_code_outside_of_methods_changes_what_is_shared() -> None:
+    assert told("seen = []", below="NewMLP.seen.append(1)\n") == ["seen"]
+    assert told("seen = []", first="OldMLP.seen.append(1)") == ["seen"]
+    assert told("seen = []", above="@old_note\n") == ["seen"]
+    assert not told("seen = []", below="NewMLP.size = len(NewMLP.seen)\n")

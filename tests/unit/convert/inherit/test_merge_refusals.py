@@ -39,7 +39,7 @@ REFUSED = {
         "MC204",
     ),
     "a private name of the parent": (
-        "def f(self):\n    return self._OldMLP__a",
+        "def f(self):\n    return self._OldMLP__a - self.__a",
         "def g(self):\n    self.__a = 2",
         "MC209",
     ),
