@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, finding_at
-from modular_converter.model.bindings import Bindings, Function, bindings_in, bindings_of
+from modular_converter.model.bindings import Bindings, Function, bindings_in, bindings_of, signature_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock, inherited_name
 from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import (
@@ -406,15 +406,13 @@ def _written_as(facts: Facts, one: ClassFacts) -> str:
 
 def _filled_defaults(method: Function) -> Iterator[str]:
     """The parameters whose default is an object that the method changes."""
-    given = method.args
-    ordinary = [*given.posonlyargs, *given.args][-len(given.defaults) :] if given.defaults else []
-    named = (*zip(ordinary, given.defaults), *zip(given.kwonlyargs, given.kw_defaults))
-    names = [one.arg for one, default in named if _is_mutable(default)]
     effects = bindings_in(method).effects
-    yield from (one for one in names if one in effects.changes and one not in effects.binds)
+    for one in signature_of(method.args).parameters.values() if effects.changes else ():
+        if one.name in effects.changes - effects.binds and _is_mutable(one.default):
+            yield one.name
 
 
-def _is_mutable(value: ast.expr | None) -> bool:
+def _is_mutable(value: object) -> bool:
     """Whether an expression makes an object that can be changed."""
     called = written(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
     return called in MUTABLE or isinstance(
@@ -423,21 +421,21 @@ def _is_mutable(value: ast.expr | None) -> bool:
 
 
 def _is_changed(facts: Facts, both: Sequence[ClassFacts], attribute: str, is_mutable: bool) -> bool:
-    """Whether code sets an attribute of a class, or of its heirs, by the class's name, or changes its object: a method, the body
-    of a class, a statement below it, a decorator. Not where methods give instances one of their own.
+    """Whether code sets an attribute of a class, or of its heirs, by the class's name, or changes its object. Not where their
+    methods give instances one of their own.
     """
     asked = {one.name for one in both}
-    family = [each for each in facts.generated.values() if asked & {each.name, *each.members.base_names}]
-    names = {each.name for each in family}
+    names = {each.name for each in facts.generated.values() if asked & {each.name, *each.members.base_names}}
     makers = (maker for one in asked for maker in facts.answer(makers_of_heirs).get(one, ()))
     code = [(maker.holder, bindings_in(maker.function)) for maker in makers]
-    for each in family:
-        made, *below = parse(each.text).body
-        for node in made.body if isinstance(made, ast.ClassDef) else ():
-            holder = first_parameter(node) if isinstance(node, Function) else ""
+    for each in (one for one in facts.generated.values() if attribute in one.uses):
+        statements = parse(each.text).body
+        for node in (it for one in statements for it in (one.body if isinstance(one, ast.ClassDef) else [one])):
+            holder = first_parameter(node) if isinstance(node, Function) and each.name in names else ""
             code.append((holder, bindings_of(*(node.body if isinstance(node, Function) else [node]))))
-        code.append(("", bindings_of(*below)))
-    paths = [({f"{holder}.{attribute}" for holder in {first, *names, "cls"} - {""}}, found) for first, found in code]
+    paths = [
+        ({f"{one}.{attribute}" for one in (*names, first, "cls" if first else "")}, found) for first, found in code
+    ]
     if any(f"{name}.{attribute}" in found.effects.binds for name in names for _, found in code):
         return True
     changed = (held & _changes(found) for held, found in paths)

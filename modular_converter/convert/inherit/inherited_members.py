@@ -37,6 +37,7 @@ from modular_converter.model.bindings import (
 )
 from modular_converter.model.class_blocks import (
     INDENT,
+    SUPER_KWARGS,
     ClassBlock,
     ClassSpan,
     Member,
@@ -126,7 +127,25 @@ def with_inherited_members(
             name = edit_of(call.node, text, new)
             start = name.end_column - len(call.node.attr) - (0 if call.owner else len("."))
             edits += (edit_of(call.node.value, text, call.owner), name._replace(line=name.end_line, column=start))
+            edits += _with_parameters_of(call, node, parent, text)
     return apply_edits(text, edits), names
+
+
+def _with_parameters_of(called: _Call, child: ast.ClassDef, parent: ClassBlock, text: str) -> Iterator[Edit]:
+    """The parent's parameters in place of the `**super_kwargs` that a call hands on, but for those of the override itself."""
+    override = next((one for one in child.body if isinstance(one, Function) and one.name == called.node.attr), None)
+    theirs = next((one.function for one in parent.members if one.is_function and called.node.attr in one.binds), None)
+    if override is None or theirs is None or Method(override, child.name).super_kwargs is None:
+        return
+    own, rest = parameters_of(override), theirs.args.kwarg
+    for call in (one for one in walk(override) if isinstance(one, ast.Call) and one.func is called.node):
+        taken = {*own, first_parameter(theirs), *(one.arg for one in call.keywords)}
+        ordinary = [one for one in theirs.args.args if one.arg != first_parameter(theirs)][len(call.args) :]
+        named = [one.arg for one in (*ordinary, *theirs.args.kwonlyargs) if one.arg not in taken]
+        words = [*(f"{one}={one}" for one in named), *([f"**{rest.arg}"] if rest is not None else [])]
+        for one in call.keywords:
+            if one.arg is None and dotted(one.value) == SUPER_KWARGS:
+                yield edit_of(one, text, ", ".join(words))
 
 
 def _reads_cache(name: str, child: ast.ClassDef, parent: ClassBlock, calls: Sequence[_Call]) -> bool:

@@ -22,6 +22,7 @@ BOUND = {
     "inherit_mixin_calls_on": frozenset(("@MLPBase", "@GatedMLPBase", "@PlainMLPBase")),
     "inherit_mixin_hidden_by_parent": frozenset(("@MLPBase",)),
     "inherit_super_otherwise_spelt": frozenset(("@GateBase",)),
+    "inherit_super_kwargs_in_an_expression": frozenset(("a", "c", "kwargs", "y")),
     "foreign_package": frozenset(("baselib",)),
     "inherit_argument_bound": frozenset(("size",)),
     "inherit_argument_computed": frozenset(("x", "mask", "options", "dict")),

@@ -55,4 +55,6 @@ def test_code_outside_of_methods_changes_what_is_shared() -> None:
     assert told("seen = []", below="NewMLP.seen.append(1)\n") == ["seen"]
     assert told("seen = []", first="OldMLP.seen.append(1)") == ["seen"]
     assert told("seen = []", above="@old_note\n") == ["seen"]
+    reader = "class Reader:\n    def f(self):\n        NewMLP.seen.append(1)\n        return NewGate.seen\n"
+    assert told("seen = []", below=f"\n\n{reader}") == ["seen"]
     assert not told("seen = []", below="NewMLP.size = len(NewMLP.seen)\n")
