@@ -142,11 +142,11 @@ def _findings(finished: FinishedConversion, texts: Mapping[str, str]) -> tuple[F
         *(finding for built in finished.classes.values() for finding in built.findings),
         *finished.neighbours.resolution.findings,
         *(one.with_source(facts.source) for one in checked),
-        *report_changed_meanings(finished),
-        *report_read_annotations(finished, texts),
         *report_lost_statements(finished, fillings),
         *report_redefined(finished, fillings),
     ]
+    if not finished.library.errors_only:  # all of them are warnings
+        found += [*report_changed_meanings(finished), *report_read_annotations(finished, texts)]
     return tuple(sorted(found, key=lambda finding: finding.sort_key))
 
 

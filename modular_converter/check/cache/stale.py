@@ -101,4 +101,5 @@ class StaleConversions(Cache):
         return _Kept(entries, {})
 
     def _key_for(self, folder: str) -> str:
-        return store.digest(f"texts\0{super()._key_for(folder)}".encode())
+        told = "" if self.settings.strict else "errors alone"
+        return store.digest(f"texts\0{told}\0{super()._key_for(folder)}".encode())
