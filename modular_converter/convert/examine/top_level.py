@@ -18,12 +18,15 @@ from modular_converter.findings import Finding, Location
 from modular_converter.model.bindings import FUNCTIONS, MUTATORS, Bindings, bindings_of, covers, fills
 from modular_converter.model.class_blocks import ClassChange, changes_below, parse_class
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement, has_unread_names
-from modular_converter.model.nodes import decorators_of, parse
+from modular_converter.model.nodes import decorators_of, parse, walk
 from modular_converter.rules import double_meanings, lost_code
 
 
 SHOWN = 60
 """The most characters of a statement that a finding quotes."""
+
+LOOKS = frozenset({"all", "any", "callable", "hasattr", "isinstance", "issubclass", "len", "set", "sorted", "type"})
+"""Functions of Python that change nothing, as assertions call them."""
 
 _MAIN = re.compile("__name__ == '__main__'|'__main__' == __name__")
 
@@ -267,9 +270,20 @@ def _changes(module: Module) -> Iterator[tuple[int, Sequence[str]]]:
     """
     for one in module.statements:
         if one.role is Role.OTHER:
-            yield one.line, sorted(one.uses & module.definitions.keys()) if _is_lost(one) else []
+            may_change = _is_lost(one) and not _only_looks(one, module)
+            yield one.line, sorted(one.uses & module.definitions.keys()) if may_change else []
         elif one.text.startswith("@") and not _is_last(one, module):
             yield one.line, sorted(module.registered_in(one))
+
+
+def _only_looks(statement: Statement, module: Module) -> bool:
+    """Whether this is an assertion that calls nothing but functions of Python that change nothing."""
+    node = parse(statement.text).body[0]
+    if not isinstance(node, ast.Assert):
+        return False
+    looks = LOOKS - module.definitions.keys() - module.imported.keys()
+    calls = {ast.unparse(part.func) for part in walk(node) if isinstance(part, ast.Call)}
+    return calls <= looks
 
 
 def _is_last(statement: Statement, module: Module) -> bool:

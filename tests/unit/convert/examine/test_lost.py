@@ -352,6 +352,22 @@ def test_the_cure_of_a_change_in_the_neighbour(tmp_path, changed, cure):
     assert found.help.startswith(cure) and f"modeling_old.py:{place}" in found.message
 
 
+@pytest.mark.parametrize(
+    ("assertion", "is_told"),
+    [
+        ('assert TABLE == {"a": 1, "b": 2}', False),
+        ('assert len(TABLE) == 2 and "a" in TABLE, "two"', False),
+        ("assert isinstance(OldMLP, type)", False),
+        ('assert TABLE.pop("a")', True),
+        ("assert helper(TABLE)", True),
+        ("def len(x):\n    return x.pop('a')\n\n\nassert len(TABLE)", True),
+    ],
+)
+def test_an_assertion_in_a_neighbour_that_changes_nothing_may_be_lost(tmp_path, assertion, is_told):
+    conversion = convert(tmp_path, CHILD, neighbour=f"{NEIGHBOUR}{assertion}\n")
+    assert ("MC506" in {one.code for one in conversion.findings if one.is_error}) is is_told
+
+
 KNOWN = "KNOWN = []\n\n\ndef note(x):\n    KNOWN.append(x)\n    return x\n\n\n"
 READING = "class OldMLP:\n    first = note(1)\n\n    def forward(self, x):\n        return len(KNOWN)\n\n\n"
 
