@@ -53,7 +53,7 @@ def main() -> None:
     measure([*CHECK, "--help"])
     with tempfile.TemporaryDirectory() as above:
         os.environ["MODULAR_CONVERTER_CACHE"] = os.path.join(above, "cache")
-        package = tree_of_library(os.path.join(above, "tree"))
+        package = _tree(os.path.join(above, "tree"))
         check = [*CHECK, "--root", package, "--breaking", "--against", given.against, "--exit-zero", "--quiet"]
         rows = [_row("all models, from an empty cache", 1, lambda n: measure(check))]
         for name, (file, old, new) in EDITS.items():
@@ -69,7 +69,7 @@ def main() -> None:
         write_part(CHANGES, "edits", "\n".join([*lines, "", made]))
 
 
-def tree_of_library(folder: str) -> str:
+def _tree(folder: str) -> str:
     """The package folder of a git tree that holds the models of the installed library."""
     spec = importlib.util.find_spec("transformers")
     assert spec is not None and spec.submodule_search_locations

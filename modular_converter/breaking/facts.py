@@ -210,14 +210,10 @@ class ModelTree:
         modules = (self.library.module_if_readable(path) for path in paths)
         return frozenset(name for one in modules if one is not None for name in _exported(one))
 
-    def path(self, name: str) -> str:
-        """The path of a file by its name below the folder of the package."""
-        return os.path.normpath(os.path.join(os.path.dirname(self.models), name))
-
     def hash(self, name: str) -> str:
         """The hash of a file by its name below the folder of the package; "" for one that is missing or unreadable."""
         if name not in self._hashes:
-            path = self.path(name)
+            path = os.path.normpath(os.path.join(os.path.dirname(self.models), name))
             if path in self.hashed_as:
                 found = hashlib.sha256(self.hashed_as[path].encode("utf-8", "surrogatepass")).hexdigest()
             else:

@@ -17,7 +17,6 @@ from modular_converter.breaking.compare import ModelChange
 from modular_converter.breaking.facts import ModelFacts, ModelTree
 from modular_converter.breaking.packed import facts_of_values, values_of_facts
 from modular_converter.breaking.report import CauseGroup
-from modular_converter.breaking.unread import UnreadDefinitions
 from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.answers import are_same
 from modular_converter.check.cache.lookup import OTHER_FORM
@@ -179,13 +178,12 @@ class KeptFacts:
             return known, facts
         return None
 
-    def unchanged(self, model: str, old: ModelTree, new: ModelTree, unread: UnreadDefinitions) -> KnownModel | None:
+    def unchanged(self, model: str, old: ModelTree, new: ModelTree) -> KnownModel | None:
         """A model of which all that its facts follow from is the same in both trees."""
         with contextlib.suppress(*OTHER_FORM):  # of none, too
             files, reads, followed, _ = self._record(model, old)
-            if files == new.told_of(model) and (are_read(reads, new) or unread.by(model, reads)):
-                now = {name: new.hash(name) for name in reads}
-                return KnownModel((), now, reads, frozenset(map(str, followed)))
+            if files == new.told_of(model) and are_read(reads, new):
+                return KnownModel((), reads, reads, frozenset(map(str, followed)))
         return None
 
     def _record(self, model: str, old: ModelTree) -> OlderFacts:

@@ -17,7 +17,6 @@ from modular_converter.breaking.older import tree_at
 from modular_converter.breaking.signatures import UntoldMethods, is_told
 from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.conversions import find_conversions
-from modular_converter.convert.inherit.unchanged_classes import UnchangedClasses
 from modular_converter.convert.schedule import Readings, caseless, required_files
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.files.read import text_of_content
@@ -66,10 +65,7 @@ def newer_tree(
         library = Library(settings)
         required = {one: required_files(one, library) for one in paths if library.module_if_readable(one)}
         reached = affected(edits.read, paths, library, required, answers.get) if edits.read else ()
-        whole = edits.all_read
-        stale = Readings(required, edits.read, whole.before, library, edits.callers)
-        folders, lacking = frozenset(map(os.path.dirname, whole.read)), whole.read - whole.before.keys()
-        stale.unchanged_classes = UnchangedClasses(stale.older, folders, lacking)
+        stale = Readings(required, edits.read, edits.before, library, edits.callers)
         reached = sorted(edits.callers.union(reached))
         for one in find_conversions(reached, settings, cache, stale=stale).made.values():
             texts |= one.files

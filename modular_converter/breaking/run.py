@@ -24,7 +24,6 @@ from modular_converter.breaking.newer import Edits, edits_of, newer_tree
 from modular_converter.breaking.older import older_tree, state_of_folder, state_of_older
 from modular_converter.breaking.report import CauseGroup, findings_of, groups
 from modular_converter.breaking.signatures import UntoldMethods, told_classes
-from modular_converter.breaking.unread import UnreadDefinitions
 from modular_converter.breaking.values import CodePlace
 from modular_converter.check.cache.answers import KeptAnswers, KeptIndexes
 from modular_converter.check.cache.key import key_of, remembered_versions
@@ -152,37 +151,27 @@ class _Run:
         there = (model for model in models if not _is_gone(model, self._old, new))
         known = {model: one for model in there if (one := self._kept.known(model, self._old, new)) is not None}
         todo = [model for model in models if model not in known]
-        trees, workers = (
-            _Trees(self._old, new, self._facts, UnreadDefinitions(self._old, new)),
-            self._selection.settings.workers,
-        )
+        trees, workers = (self._old, new, self._facts), self._selection.settings.workers
         return known, dict(zip(todo, in_processes(_of_models, trees, todo, workers, lambda done: None)))
 
 
-class _Trees(NamedTuple):
-    """What models are compared by."""
-
-    old: ModelTree
-    new: ModelTree
-    kept: KeptFacts
-    unread: UnreadDefinitions
-
-
-def _of_models(models: Iterable[str], trees: _Trees, progress: Progress) -> list[KnownModel]:
-    old, new, *_ = trees
+def _of_models(
+    models: Iterable[str], trees: tuple[ModelTree, ModelTree, KeptFacts], progress: Progress
+) -> list[KnownModel]:
+    old, new, kept = trees
     found = []
     for model in models:
         old.followed.clear()
         new.followed.clear()
-        made = _of_model(model, *trees)
+        made = _of_model(model, old, new, kept)
         followed = made.followed.union(old.followed, new.followed)
         found.append(made._replace(followed=followed, indexes=KNOWN.take_made()))
         progress(1)
     return found
 
 
-def _of_model(model: str, old: ModelTree, new: ModelTree, kept: KeptFacts, unread: UnreadDefinitions) -> KnownModel:
-    if (same := kept.unchanged(model, old, new, unread)) is not None:
+def _of_model(model: str, old: ModelTree, new: ModelTree, kept: KeptFacts) -> KnownModel:
+    if (same := kept.unchanged(model, old, new)) is not None:
         return same
     moved = _moved_to(model, old, new) if _is_gone(model, old, new) else ""
     facts = new.facts(moved or model)

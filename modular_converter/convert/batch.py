@@ -247,7 +247,6 @@ class Run:
         given = dict(self.overlay)
         library = self.read.under(self.overlay) if self.read else Library(self.settings, self.overlay)
         library.errors_only = self.stale is not None and not self.settings.strict
-        library.unchanged_classes = self.stale.unchanged_classes if self.stale and library.errors_only else None
         required = {
             path: known[path].requires
             if path in known

@@ -16,7 +16,7 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from modular_converter.convert.inherit.resolve import is_sibling, modules_of, neighbour_module
 from modular_converter.convert.source.library import Library, Observations
@@ -306,12 +306,9 @@ class Readings:
         """
         self.required, self._edited, self._before, self._disk = required, edited, before, disk
         self._asked = asked
-        self.older = Library(disk.settings, dict(before))
-        """It reads all files as they were when the generated files on disk were made."""
-        self.unchanged_classes: Callable[[Any, Library], Mapping[str, Statement]] | None = None
-        """See `Library.unchanged_classes`."""
+        self._older = Library(disk.settings, dict(before))
         self._heirs: dict[str, _Heir | None] = {}
-        self._differences: dict[tuple[str, str], ModuleDifference | None] = {}
+        self._differences: dict[tuple[str, str], _Difference | None] = {}
 
     def current(self, paths: Iterable[str]) -> dict[str, Conversion]:
         """Those modular files of which the generated files are what they give while their neighbours are as on disk, as
@@ -340,12 +337,12 @@ class Readings:
         if heir is None or (file in self._edited and file not in self._before):
             return True
         try:
-            old, new = self.older.module(file), library.module(file)
+            old, new = self._older.module(file), library.module(file)
         except ConversionError:
             return True
         asked = file, library.hash(file)
         if asked not in self._differences:
-            self._differences[asked] = file_difference(old, new)
+            self._differences[asked] = _difference(old, new)
         changed = self._differences[asked]
         return changed is None or _is_concerned(heir, old, new, changed)
 
@@ -380,7 +377,7 @@ class Readings:
         models = models_folder_of(path, settings)
         if any(models_folder_of(one, settings) != models for one in self._edited):
             return True
-        texts = (self.older.text_if_readable(one) or "" for one in self.required[path])
+        texts = (self._older.text_if_readable(one) or "" for one in self.required[path])
         imported = {one for text in texts for one in _IMPORTED.findall(text)}
         return any(neighbour_module(one, settings) and not is_sibling(one) for one in imported)
 
@@ -392,7 +389,7 @@ class Readings:
         below = [one for one in imported if any(parts_below_models(x, self._disk.settings) for x in modules_of(one))]
         asked = {base.rpartition(".")[2] for base in bases for one in below if base.startswith(f"{one.bound}.")}
         asked |= {one.name for one in below if one.bound in bases}
-        defined = (_classes_in(self.older.text_if_readable(one) or "") for one in self.required[path])
+        defined = (_classes_in(self._older.text_if_readable(one) or "") for one in self.required[path])
         return not asked <= frozenset().union(*defined)
 
 
@@ -401,7 +398,7 @@ def _classes_in(text: str) -> frozenset[str]:
     return frozenset(_CLASS.findall(text))
 
 
-class ModuleDifference(NamedTuple):
+class _Difference(NamedTuple):
     """What differs between two texts of a file."""
 
     definitions: frozenset[str]
@@ -409,7 +406,7 @@ class ModuleDifference(NamedTuple):
     """The names that other import statements bind."""
 
 
-def file_difference(old: Module, new: Module) -> ModuleDifference | None:
+def _difference(old: Module, new: Module) -> _Difference | None:
     """The definitions and imports that differ, or that one of the texts lacks; None where anything else does, or their order."""
     sides = [{_mark(one): one for one in module.statements} for module in (old, new)]
     shared, others = ([mark for mark in side if all(mark in one for one in sides)] for side in sides)
@@ -430,11 +427,7 @@ def file_difference(old: Module, new: Module) -> ModuleDifference | None:
             else:
                 return None
     read = {name for one in old.statements if one.role not in (*_WITH_BODY, Role.IMPORT) for name in one.uses}
-    return (
-        ModuleDifference(frozenset(definitions), frozenset(imports))
-        if read.isdisjoint(definitions | imports)
-        else None
-    )
+    return _Difference(frozenset(definitions), frozenset(imports)) if read.isdisjoint(definitions | imports) else None
 
 
 def _mark(statement: Statement) -> tuple[object, ...]:
@@ -444,7 +437,7 @@ def _mark(statement: Statement) -> tuple[object, ...]:
     return statement.role, statement.lead if statement.lead.strip() else "", statement.text
 
 
-def _is_concerned(heir: _Heir, old: Module, new: Module, changed: ModuleDifference) -> bool:
+def _is_concerned(heir: _Heir, old: Module, new: Module, changed: _Difference) -> bool:
     """Whether an heir reads something of what differs in a neighbour."""
     model = caseless(os.path.basename(os.path.dirname(old.path)))
     defined = old.definitions.keys() | new.definitions.keys()

@@ -357,7 +357,6 @@ def build_classes(neighbours: Neighbourhood, library: Library) -> Mapping[str, B
     """
     built: dict[str, BuiltClass] = {}
     ancestors: dict[str, frozenset[str]] = {}
-    unchanged = library.unchanged_classes(neighbours, library) if library.unchanged_classes else {}
     for name, statement in neighbours.classes.items():
         library.note(name)
         found = neighbours.parent_of(statement)
@@ -365,13 +364,11 @@ def build_classes(neighbours: Neighbourhood, library: Library) -> Mapping[str, B
         if found is not None:
             above |= {*neighbours.neighbours[found[1]].definitions[found[2]].bases}
         ancestors[name] = frozenset(above).union(*(ancestors.get(base, ()) for base in above))
-        if found is None:
-            built[name] = BuiltClass(statement, statement.text, statement.lead, statement.uses)
-        elif name in unchanged:
-            parent, kept = neighbours.neighbours[found[1]].definitions[found[2]], unchanged[name]
-            built[name] = BuiltClass(statement, kept.text, parent.lead, kept.uses, found[1], parent)
-        else:
-            built[name] = _merge(statement, found, ancestors, built, neighbours, library)
+        built[name] = (
+            _merge(statement, found, ancestors, built, neighbours, library)
+            if found
+            else BuiltClass(statement, statement.text, statement.lead, statement.uses)
+        )
     errors = [finding for one in built.values() for finding in one.findings if finding.is_error]
     if errors:
         raise ConversionError(*errors)

@@ -13,11 +13,11 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from modular_converter.files.read import find_package, read_inside, text_of_content
 from modular_converter.findings import (
@@ -31,7 +31,7 @@ from modular_converter.findings import (
 )
 from modular_converter.model import lexer
 from modular_converter.model.index import IndexValues, index_module, index_of_values, values_of_index
-from modular_converter.model.module import Module, Statement
+from modular_converter.model.module import Module
 from modular_converter.model.nodes import parse
 from modular_converter.model.resolver import Resolver
 from modular_converter.rules import input_files
@@ -280,8 +280,6 @@ class Library:
     """Folder of the importing file, joined with the name of a package -> the folder of the package."""
     errors_only: bool = False
     """Whether whoever asks for conversions wants no warnings of rules, which then are not searched for."""
-    unchanged_classes: Callable[[Any, Library], Mapping[str, Statement]] | None = None
-    """Gives the heirs of a `Neighbourhood` that are as generated files on disk have them: see `unchanged_classes.py`."""
 
     def observing(self, observations: Observations) -> Library:
         """A library that shares everything read so far, and from now on notes the files read in `observations`."""

@@ -25,7 +25,6 @@ from modular_converter.check.cache import stale, store
 from modular_converter.check.run import CheckOptions
 from modular_converter.convert import batch
 from modular_converter.convert.batch import Workers
-from modular_converter.convert.inherit.unchanged_classes import UnchangedClasses
 from modular_converter.convert.schedule import Readings
 from modular_converter.convert.source import library as breaking_library
 from modular_converter.convert.source.library import Library
@@ -81,14 +80,11 @@ def tree(folder: Path) -> Path:
 
 
 def compared(zoo: Path, published: Path, cache: Path | None) -> BreakingResult:
-    """A comparison; without a cache one that also converts all heirs, and merges all their classes, whatever they read of what
-    differs.
-    """
+    """A comparison; without a cache one that also converts all heirs, whatever they read of what differs."""
     options = CheckOptions(root=str(zoo), workers=1, cache=None if cache is None else str(cache))
     with pytest.MonkeyPatch.context() as patch:
         if cache is None:
             patch.setattr(Readings, "current", lambda self, paths: {})
-            patch.setattr(UnchangedClasses, "__call__", lambda self, now, library: {})
         return compare_trees(str(published), options)
 
 
@@ -735,3 +731,18 @@ def test_conversions_depend_on_a_parents_method_by_calls_and_by_what_is_taken_aw
     path.write_text(f"class GemmaMLP(LlamaMLP):\n    {body}\n")
     untold = UntoldMethods((), [str(path)], Library(profile_settings()))
     assert bool(untold.callers("LlamaMLP", "forward")) is depends
+
+
+def test_warnings_that_a_comparison_has_left_out_are_errors_of_a_strict_one(tmp_path: Path) -> None:
+    zoo = committed(tmp_path / "edited")
+    heir, path = zoo / "models/gemma/modular_gemma.py", zoo / "models/llama/modeling_llama.py"
+    heir.write_text(heir.read_text().replace("\n\n__all__", "\n\ndef unused():\n    return 1\n\n\n__all__"))
+    commit(zoo.parent)
+    text = path.read_text()
+    path.write_text(text.replace("past=SIZE", "past=3"))
+    assert path.read_text() != text
+    plain = CheckOptions(root=str(zoo), workers=1, cache=str(tmp_path / "cache"))
+    strict = plain._replace(strict=True)
+    assert not compare_trees("HEAD", plain).incomplete
+    assert compare_trees("HEAD", strict) == compare_trees("HEAD", strict._replace(cache=None))
+    assert compare_trees("HEAD", strict).incomplete
