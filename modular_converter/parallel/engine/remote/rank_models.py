@@ -161,10 +161,8 @@ class Worker(Answering):
         varying = counts_vary() if method == "generate" else contextlib.nullcontext()
         with torch.inference_mode(), varying, self._form_of(loaded, called), self.casting(self.device):
             result = called.on(loaded.model)
-            drawn, changed = (
-                changed_since(states, self.device),
-                changes.now(),
-            )  # before the run without data of a check
+            # Before the run without data of a check, which draws numbers, too.
+            drawn, changed = changed_since(states, self.device), changes.now()
             stays, check = self._agreed(loaded, called, tokens_of(result) if method == GENERATE_BATCH else result)
         stored = self._stored(loaded, called, name)
         answer = None if self.group.rank else (result, drawn, stored, changed)
