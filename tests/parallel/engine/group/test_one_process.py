@@ -43,6 +43,24 @@ def step(model, optimizer, number):
     optimizer.zero_grad()
 
 
+def test_what_wrappers_of_torch_have_is_told_with_what_to_write(alone):
+    model = parallelize(net(), layout="tp1", device="cpu", plan="plan x\n")
+    with (
+        pytest.raises(
+            ApplyError, match="no DistributedDataParallel, and has no no_sync: gradients are whole in each backward"
+        ),
+        model.no_sync(),
+    ):
+        pass
+    with pytest.raises(AttributeError, match="has no module: take the model itself"):
+        model.module.eval()
+    with pytest.raises(AttributeError, match="object has no attribute 'modul'"):
+        model.modul.eval()
+    assert not hasattr(model, "no_sync") and not hasattr(model, "module")
+    model.module = nn.Linear(2, 2)
+    assert model.module.in_features == 2
+
+
 def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_ended(alone, tmp_path):
     def begun():
         model = parallelize(net(), layout="tp1", device="cpu", plan="plan x\n")

@@ -98,6 +98,8 @@ def test_what_stages_cannot_do_is_told_with_what_can():
         stages.step(x, target=torch.ones(4, 4))
     with pytest.raises(AttributeError, match="counts would be set on the Pipeline, and on no stage"):
         stages.counts = True
+    with pytest.raises(AttributeError, match="has no no_sync.*: a step sums the gradients of its micro-batches"):
+        stages.no_sync()
 
 
 def test_a_forward_that_counts_its_calls_is_refused():
