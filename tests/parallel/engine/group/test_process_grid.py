@@ -1,5 +1,7 @@
 """Which processes share weights, batches and sequences in a layout, on processes that do not exist."""
 
+import types
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -9,6 +11,7 @@ pytest.importorskip("torch.testing._internal.distributed.fake_pg")
 from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
 
 from modular_converter.parallel.engine.group.process_grid import process_grid  # noqa: E402
+from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.layout import Layout  # noqa: E402
 
 
@@ -48,3 +51,10 @@ def test_processes_of_a_layout(text, rank, want):
 def test_one_process_for_each_stage_has_data_of_its_own_where_asked():
     assert grid("pp2", 1)[1:] == (None, 0)
     assert grid("pp2", 1, always_data=True)[1:] == ([1], 0)
+
+
+def test_a_mesh_of_several_dimensions_is_refused():
+    with pytest.raises(
+        ApplyError, match=r"the mesh has 2 dimensions; give the dimension to shard over, such as mesh\['tp'\]"
+    ):
+        process_grid(None, types.SimpleNamespace(ndim=2), False, torch.device("cpu"))

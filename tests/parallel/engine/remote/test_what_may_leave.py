@@ -29,6 +29,8 @@ from modular_converter.parallel.engine.base.attention_heads import HeadCounts, l
 from modular_converter.parallel.engine.base.caches import caches_in, has_content
 from modular_converter.parallel.engine.remote.placement import _forget_handle  # noqa: E402
 from modular_converter.parallel.engine.remote.remote_values import (  # noqa: E402
+    OnlyThere,
+    Stays,
     check_plain,
     hold,
 )
@@ -323,3 +325,13 @@ def test_generators_stand_where_one_device_would_leave_them(ranks):
             torch.cat([one.detach().flatten() for one in (*given, torch.rand(2), torch.rand(2, generator=generator))])
         )
     assert torch.allclose(*found, atol=1e-5), found
+
+
+def test_an_object_that_the_ranks_keep_is_told_where_code_uses_it():
+    one = OnlyThere(Stays("layers.0.found", "Tree"))
+    for use in (lambda: one.leaves, lambda: one[0], lambda: len(one)):
+        with pytest.raises(
+            ApplyError, match="layers.0.found was stored by a call on the ranks, and a Tree .* does not come back"
+        ):
+            use()
+    assert repr(one) == "<Tree on the ranks>" and not hasattr(one, "__array__")
