@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, finding_at
 from modular_converter.model.bindings import Bindings, Function, bindings_in, bindings_of, signature_of
@@ -386,7 +386,8 @@ def check_shared_class_attribute(facts: Facts) -> Iterator[Finding]:
         assigned = (node for node in parent.members.node.body if isinstance(node, (ast.Assign, ast.AnnAssign)))
         mutable = frozenset[str]().union(*(bindings_of(node).binds for node in assigned if _is_mutable(node.value)))
         attributes = sorted(parent.members.names - own)
-        found = [each for each in attributes if _is_changed(facts, (other, one), each, each in mutable)]
+        code = _code_of_heirs(facts, (other, one), attributes)
+        found = [each for each in attributes if code.changes(each, each in mutable)]
         methods = (method.node for method in parent.members.methods if method.name not in own)
         heir, first = (_written_as(facts, each) for each in (one, other))
         for name in (*found, *(each for method in methods for each in _filled_defaults(method))):
@@ -420,26 +421,37 @@ def _is_mutable(value: object) -> bool:
     )
 
 
-def _is_changed(facts: Facts, both: Sequence[ClassFacts], attribute: str, is_mutable: bool) -> bool:
-    """Whether code sets an attribute of a class, or of its heirs, by the class's name, or changes its object. Not where their
-    methods give instances one of their own.
-    """
+class _CodeOfHeirs(NamedTuple):
+    """The code that may change objects which heirs share."""
+
+    names: Set[str]
+    """Those of the classes, and of their heirs."""
+    parts: Sequence[tuple[str, Bindings]]
+    """Each with what it calls an instance or the class; "" for code of others."""
+
+    def changes(self, attribute: str, is_mutable: bool) -> bool:
+        """Whether it sets an attribute by a class's name, or changes its object. Not where methods give instances one of their own."""
+        if any(f"{name}.{attribute}" in found.effects.binds for name in self.names for _, found in self.parts):
+            return True
+        paths = [
+            ({f"{one}.{attribute}" for one in (*self.names, first, "cls" if first else "")}, found)
+            for first, found in self.parts
+        ]
+        changed = (held & _changes(found) for held, found in paths)
+        return is_mutable and any(changed) and not any(found.effects.binds & held for held, found in paths)
+
+
+def _code_of_heirs(facts: Facts, both: Sequence[ClassFacts], attributes: Collection[str]) -> _CodeOfHeirs:
     asked = {one.name for one in both}
     names = {each.name for each in facts.generated.values() if asked & {each.name, *each.members.base_names}}
     makers = (maker for one in asked for maker in facts.answer(makers_of_heirs).get(one, ()))
-    code = [(maker.holder, bindings_in(maker.function)) for maker in makers]
-    for each in (one for one in facts.generated.values() if attribute in one.uses):
+    parts = [(maker.holder, bindings_in(maker.function)) for maker in makers]
+    for each in (one for one in facts.generated.values() if not one.uses.isdisjoint(attributes)):
         statements = parse(each.text).body
         for node in (it for one in statements for it in (one.body if isinstance(one, ast.ClassDef) else [one])):
             holder = first_parameter(node) if isinstance(node, Function) and each.name in names else ""
-            code.append((holder, bindings_of(*(node.body if isinstance(node, Function) else [node]))))
-    paths = [
-        ({f"{one}.{attribute}" for one in (*names, first, "cls" if first else "")}, found) for first, found in code
-    ]
-    if any(f"{name}.{attribute}" in found.effects.binds for name in names for _, found in code):
-        return True
-    changed = (held & _changes(found) for held, found in paths)
-    return is_mutable and any(changed) and not any(found.effects.binds & held for held, found in paths)
+            parts.append((holder, bindings_of(*(node.body if isinstance(node, Function) else [node]))))
+    return _CodeOfHeirs(names, parts)
 
 
 def _changes(code: Bindings) -> frozenset[str]:

@@ -25,7 +25,7 @@ from modular_converter.rules import double_meanings, lost_code
 SHOWN = 60
 """The most characters of a statement that a finding quotes."""
 
-LOOKS = frozenset({"all", "any", "callable", "hasattr", "isinstance", "issubclass", "len", "set", "sorted", "type"})
+_LOOKS = frozenset({"all", "any", "callable", "hasattr", "isinstance", "issubclass", "len", "set", "sorted", "type"})
 """Functions of Python that change nothing, as assertions call them."""
 
 _MAIN = re.compile("__name__ == '__main__'|'__main__' == __name__")
@@ -281,7 +281,7 @@ def _only_looks(statement: Statement, module: Module) -> bool:
     node = parse(statement.text).body[0]
     if not isinstance(node, ast.Assert):
         return False
-    looks = LOOKS - module.definitions.keys() - module.imported.keys()
+    looks = _LOOKS - module.definitions.keys() - module.imported.keys()
     calls = {ast.unparse(part.func) for part in walk(node) if isinstance(part, ast.Call)}
     return calls <= looks
 

@@ -214,9 +214,9 @@ def _with_private_names_of(base: str, child_text: str, name: str) -> str:
     """The child's text in which private names of the parent, `_OldMLP__size`, are those of the generated class, but for names that
     the child has too.
     """
+    own = {*PRIVATE_NAME.findall(child_text)}
     pattern = mangling(base.partition("[")[0].rpartition(".")[2])
-    own = "|".join(PRIVATE_NAME.findall(child_text)) if re.search(pattern, child_text) else ""
-    return re.sub(rf"{pattern}(?!(?:{own})\b)" if own else pattern, name.lstrip("_"), child_text)
+    return re.sub(rf"{pattern}(\w+)", lambda one: one[0] if one[1] in own else name.lstrip("_") + one[1], child_text)
 
 
 def _with_private_names(parent_text: str, child_text: str, name: str) -> str:

@@ -57,7 +57,7 @@ from modular_converter.model.nodes import (
     walk,
     walk_until,
 )
-from modular_converter.model.overriding import INIT_SUBCLASS, first_parameter, sought_above
+from modular_converter.model.overriding import INIT_SUBCLASS, first_parameter, sought_above, starred
 from modular_converter.rules.calls_of_super import has_effect, ignored_arguments
 
 
@@ -113,7 +113,8 @@ def with_inherited_members(
     if "super" not in text and f"{base}." not in text:
         return text, {}
     node = class_node(text)
-    calls = [*_calls(node, base, _members(parent, bindings_in(node).binds), apart)]
+    theirs = _members(parent, bindings_in(node).binds)
+    calls = [*_calls(node, base, theirs, apart)]
     # A statement means the parent's lines, whatever its bases have.
     meant = {call.node.attr for call in calls if call.owner in ("", node.name) or call.is_statement}
     called = Counter(call.node.attr for call in calls)
@@ -127,22 +128,27 @@ def with_inherited_members(
             name = edit_of(call.node, text, new)
             start = name.end_column - len(call.node.attr) - (0 if call.owner else len("."))
             edits += (edit_of(call.node.value, text, call.owner), name._replace(line=name.end_line, column=start))
-            edits += _with_parameters_of(call, node, parent, text)
+            if theirs[call.node.attr].is_function:
+                edits += _with_parameters_of(call, node, theirs[call.node.attr].function, text)
     return apply_edits(text, edits), names
 
 
-def _with_parameters_of(called: _Call, child: ast.ClassDef, parent: ClassBlock, text: str) -> Iterator[Edit]:
-    """The parent's parameters in place of the `**super_kwargs` that a call hands on, but for those of the override itself."""
+def _with_parameters_of(called: _Call, child: ast.ClassDef, theirs: Function, text: str) -> Iterator[Edit]:
+    """The parent's parameters in place of the `**super_kwargs` that a call hands on by name, but for those of the override itself.
+    Those that no name reaches stay undefined, which is told.
+    """
     override = next((one for one in child.body if isinstance(one, Function) and one.name == called.node.attr), None)
-    theirs = next((one.function for one in parent.members if one.is_function and called.node.attr in one.binds), None)
-    if override is None or theirs is None or Method(override, child.name).super_kwargs is None:
+    if override is None or Method(override, child.name).super_kwargs is None:
         return
-    own, rest = parameters_of(override), theirs.args.kwarg
+    first, given = first_parameter(theirs), theirs.args
+    unnamed = [one for one in given.posonlyargs if one.arg != first]
     for call in (one for one in walk(override) if isinstance(one, ast.Call) and one.func is called.node):
-        taken = {*own, first_parameter(theirs), *(one.arg for one in call.keywords)}
-        ordinary = [one for one in theirs.args.args if one.arg != first_parameter(theirs)][len(call.args) :]
-        named = [one.arg for one in (*ordinary, *theirs.args.kwonlyargs) if one.arg not in taken]
-        words = [*(f"{one}={one}" for one in named), *([f"**{rest.arg}"] if rest is not None else [])]
+        if given.vararg is not None or starred(call) or len(unnamed) > len(call.args):
+            continue
+        ordinary = [*unnamed, *(one for one in given.args if one.arg != first)][len(call.args) :]
+        taken = {*parameters_of(override), *(one.arg for one in call.keywords)}
+        words = [f"{one.arg}={one.arg}" for one in (*ordinary, *given.kwonlyargs) if one.arg not in taken]
+        words += [f"**{given.kwarg.arg}"] if given.kwarg is not None else []
         for one in call.keywords:
             if one.arg is None and dotted(one.value) == SUPER_KWARGS:
                 yield edit_of(one, text, ", ".join(words))
@@ -245,12 +251,12 @@ def refused_overrides(child: ClassBlock, parent: ClassBlock, findings: Iterable[
     refused: set[str] = set()
     for one in (member.function for member in child.members if member.is_function):
         lines = range(one.lineno, (one.end_lineno or one.lineno) + 1)
-        is_refused = not errors.isdisjoint(lines) or any(
-            it.lineno in lines and has_effect(it, one.name) for it in dropped
-        )
-        inherited, method = theirs.get(one.name) if is_refused else None, Method(one, child.node.name)
-        may_stand = inherited is not None and inherited.is_function and method.super_kwargs is None
-        if inherited is not None and may_stand and _may_succeed(method.replaced_call, inherited.function):
+        drops = any(it.lineno in lines and has_effect(it, one.name) for it in dropped)
+        method = Method(one, child.node.name)
+        if method.super_kwargs is not None or not (drops or not errors.isdisjoint(lines)):
+            continue
+        inherited = theirs.get(one.name)
+        if inherited is not None and inherited.is_function and _may_succeed(method.replaced_call, inherited.function):
             refused.add(one.name)
     return refused
 

@@ -8,15 +8,17 @@ experts (Mixtral with ``output_router_logits``), or a division by the number of 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.errors import ApplyError, PlanError
-from modular_converter.parallel.tiny.build import copy_of
+from modular_converter.parallel.tiny.build import Small, copy_of
 from modular_converter.parallel.tiny.shrink import BATCH
 from modular_converter.parallel.torch_private import pytree
 from modular_converter.parallel.torch_switches import default_type, one_thread
@@ -45,14 +47,10 @@ def is_no_mean_of_parts(model: Any, labels: Any, options: Mapping[str, Any]) -> 
         labels: as in a call, whose form alone counts; None without.
         options: the plain arguments of a call.
     """
-    try:
-        small = small_instance(target_like(model), small_settings(model))
-    except PlanError:
+    if (small := _small(model)) is None:
         return False
-    one = copy_of(small.model).eval().float()
-    # A caller's autocast or default type rounds more than these losses may differ by.
-    exact = torch.autocast("cpu", enabled=False), default_type(torch.float32)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad(), exact[0], exact[1]:
+    one = small.model
+    with _exactly(), torch.enable_grad():
         for more in _labelled(one, small.inputs, labels):
             given = {**small.inputs, **more}
             try:
@@ -75,20 +73,33 @@ def divides_by_items(model: Any, labels: Any) -> bool:
     Args:
         model, labels: as in ``is_no_mean_of_parts``.
     """
-    try:
-        small = small_instance(target_like(model), small_settings(model))
-    except PlanError:
+    if (small := _small(model)) is None:
         return True
-    one = copy_of(small.model).eval().float()
-    exact = torch.autocast("cpu", enabled=False), default_type(torch.float32)
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), exact[0], exact[1]:
-        for more in _labelled(one, small.inputs, labels):
+    with _exactly(), torch.no_grad():
+        for more in _labelled(small.model, small.inputs, labels):
+            given = {**small.inputs, **more}
             try:
-                few, many = (loss_in(one(**small.inputs, **more, num_items_in_batch=items)) for items in (1.0, 2.0))
+                few, many = (loss_in(small.model(**given, num_items_in_batch=items)) for items in (1.0, 2.0))
             except Exception:  # of the model's own code: it takes no such labels, or no number
                 continue
             return not torch.equal(few, many)
     return True
+
+
+def _small(model: Any) -> Small | None:
+    """A small instance of a model of transformers in evaluation mode and float32; None if there is none."""
+    try:
+        small = small_instance(target_like(model), small_settings(model))
+    except PlanError:
+        return None
+    return replace(small, model=copy_of(small.model).eval().float())
+
+
+@contextlib.contextmanager
+def _exactly() -> Iterator[None]:
+    """Numbers of the caller stay; its autocast or default type, which round more than losses may differ by, do not count."""
+    with torch.random.fork_rng(devices=[]), torch.autocast("cpu", enabled=False), default_type(torch.float32):
+        yield
 
 
 def alike(found: torch.Tensor, want: torch.Tensor, part: float, least: float = 0.0) -> bool:

@@ -13,6 +13,7 @@ import torch
 from modular_converter.parallel.choice.kept_answers import kept_answer
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError
 from modular_converter.parallel.int8 import int8_layers_of
+from modular_converter.parallel.modules import is_of_library
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.judge import Verdict
@@ -40,8 +41,7 @@ def target_like(model: Any) -> Target:
 
     Raises ``ApplyError`` if the model has no configuration of transformers.
     """
-    config = getattr(model, "config", None)
-    if config is None or not hasattr(config, "model_type"):
+    if not is_of_library(model):
         if examples_of(model) is not None:
             raise ApplyError(
                 f"{type(model).__name__} has no configuration of transformers, of which a small instance is made for ep, cp and "
@@ -52,7 +52,10 @@ def target_like(model: Any) -> Target:
             "arguments of one forward, or a plan as plan=, such as derive(small, inputs).plan or, for stages, "
             "derive_pipeline(small, inputs), both of modular_converter.parallel, of a small instance"
         )
-    kinds = (vars(model).get("_own_class", type(model)), type(config))  # of a model in shares: the caller's class
+    kinds = (
+        vars(model).get("_own_class", type(model)),
+        type(model.config),
+    )  # of a model in shares: the caller's class
     paths = [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
     alterations = tuple(one for one in (adapters_of(model), int8_layers_of(model)) if one is not None)
     return Target(type(model).__name__, paths[0], paths[1], alterations=alterations)

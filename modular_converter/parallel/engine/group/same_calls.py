@@ -205,7 +205,7 @@ class CallsOfAll:
         for stage, layers in self.layers.items() if len(self.ranks) > 1 else ():
             text = json.dumps(layers)
             if found := self.compare(_COMPUTED + stage, text):
-                return _of_layers(*found, text)
+                return _of_layers(found[0], json.loads(found[1]), layers)
         return None
 
     def _other(self, name: str, text: str) -> ApplyError | None:
@@ -215,7 +215,7 @@ class CallsOfAll:
             return None
         first, other = found
         if name == _LAYERS:
-            return _of_layers(first, other, text)
+            return _of_layers(first, json.loads(other), json.loads(text))
         if name == COUNTS:
             return ApplyError(
                 f"data ranks have {text}, and {other}, and the mean of their losses is not that of the batch: give parts with as many "
@@ -346,18 +346,17 @@ class CallsOfAll:
 
     def _of_computed(self, store: Any) -> ApplyError | None:
         """The error of a process that waits in a layer which another one, that is through with this forward, has not entered."""
-        for name, layers in [
-            (_LAYERS, self.layers.get("")),
-            *((_COMPUTED + stage, one) for stage, one in self.layers.items()),
-        ]:
+        places = [(_LAYERS, one) for stage, one in self.layers.items() if not stage]
+        places += [(_COMPUTED + stage, one) for stage, one in self.layers.items()]
+        for name, layers in places:
             place = f"{self.key}/{name}"
-            if layers is None or not store.check([place]):
+            if not store.check([place]):
                 continue
             own = [*layers]
             number, first, text = store.get(place).decode().split(" ", 2)
-            is_behind = int(number) != self.number + 1 or int(first) == self.own or json.loads(text)[: len(own)] == own
-            if not is_behind:
-                return _of_layers(int(first), text, json.dumps(own))
+            theirs = json.loads(text)
+            if int(number) == self.number + 1 and int(first) != self.own and theirs[: len(own)] != own:
+                return _of_layers(int(first), theirs, own)
         return None
 
     def _of_entered(self, store: Any) -> ApplyError | None:
@@ -370,9 +369,9 @@ class CallsOfAll:
             place = f"{self.key}/entered/{rank}"
             number, other = json.loads(store.get(place)) if store.check([place]) else (-1, {})
             for stage in own if number == self.number else ():
-                pair = own[stage], other.get(stage, [])
-                if any(a != b for a, b in zip(*pair)):
-                    return _of_layers(rank, json.dumps(pair[1]), json.dumps(pair[0]))
+                theirs = other.get(stage, [])
+                if any(a != b for a, b in zip(own[stage], theirs)):
+                    return _of_layers(rank, theirs, own[stage])
         return None
 
     def _withdrawn(self, term: int) -> bool:
@@ -390,11 +389,11 @@ COUNTS = "counts"
 """Of a call: what the mean of its loss divides by."""
 
 
-def _of_layers(first: int, other: str, text: str) -> ApplyError:
-    pairs = zip_longest(json.loads(other), json.loads(text), fillvalue="no other")
-    theirs, own = next((pair for pair in pairs if pair[0] != pair[1]), ("others", "these"))
+def _of_layers(first: int, theirs: Sequence[str], own: Sequence[str]) -> ApplyError:
+    pairs = zip_longest(theirs, own, fillvalue="no other")
+    their, this = next((pair for pair in pairs if pair[0] != pair[1]), ("others", "these"))
     return ApplyError(
-        f"process {first} computed layer {theirs} of its part of a batch where this one computed {own}: each layer gathers "
+        f"process {first} computed layer {their} of its part of a batch where this one computed {this}: each layer gathers "
         "weights from all processes, or averages gradients over them, so all must compute the same: choose layers by what does not "
         "depend on the part, or take a layout without ddp, fsdp and cp, such as tp2"
     )
@@ -462,11 +461,9 @@ def together(calls: Iterable[CallsOfAll] | None = None) -> Iterator[None]:
         for one in own:
             one.broken = one.broken or told
             one.left(told or error, inside=True)
-        if (
-            told is None
-            and (stage := next((one for one in _causes(error) if isinstance(one, ApplyError)), error)) is not error
-        ):
-            raise stage  # noqa: B904  # which torch's error is made of
+        ours = next((one for one in _causes(error) if isinstance(one, ApplyError)), error)
+        if told is None and ours is not error:
+            raise ours  # noqa: B904  # which torch's error is made of
         if told is None or told is error:
             raise
         raise told from error

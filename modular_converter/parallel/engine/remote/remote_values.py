@@ -152,8 +152,9 @@ class Changes:
     """On a rank, which objects among the arguments of a call it changes."""
 
     def __init__(self, arguments: Any, held: Iterable[Any]) -> None:
-        here = {id(one) for one in held}  # of which the caller has handles
-        self.objects = [one for one in objects_in(arguments) if id(one) not in here]
+        found = objects_in(arguments)
+        here = {id(one) for one in held} if found else set()  # of which the caller has handles
+        self.objects = [one for one in found if id(one) not in here]
         self.before = [_state(one) for one in self.objects]
 
     def now(self) -> dict[int, Any]:

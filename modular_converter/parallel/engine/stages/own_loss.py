@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 
@@ -66,7 +66,8 @@ class LossOfRows:
         self._loss, self._chunks, self._data = loss, chunks, data
         self._adds: bool | None = None
         self._largest = 0.0  # norm of gradients: those of learnt rows are rounding
-        self._rows, self._next = 0, cast("NextPart | None", None)
+        self._rows = 0
+        self._next: NextPart | None = None
         self._first: _Row | None = None
         self._of_first: list[torch.Tensor] = []
         """The gradients of the step's first row alone."""
@@ -185,9 +186,9 @@ def _unlike(target: torch.Tensor, first: torch.Tensor) -> int:
 def _as_wide(target: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
     """A row of a target with the entries of another one, again and again."""
     entries = target.to(own).flatten()
-    return (
-        entries.repeat(-(-own.numel() // max(len(entries), 1)))[: own.numel()].view(own.shape) if len(entries) else own
-    )
+    if not len(entries):
+        return own
+    return entries.repeat(-(-own.numel() // len(entries)))[: own.numel()].view(own.shape)
 
 
 def _row(output: Any, target: torch.Tensor, number: int) -> _Row:

@@ -15,7 +15,7 @@ def merged(child: str, parent: str, bases: str = "nn.Module") -> Merged:
     method is not tried as two.
     """
     parent_text = class_text(f"class NewMLP({bases}):", parent)
-    return merge_class(child_text(child), parent_text, "NewMLP", "OldMLP", NAMES, SETTINGS, apart={"no method": False})
+    return merge_class(child_text(child), parent_text, "NewMLP", "OldMLP", NAMES, SETTINGS, apart={"no method"})
 
 
 def merge(child: str, parent: str, bases: str = "nn.Module") -> str:

@@ -113,3 +113,23 @@ def test_a_mixin_of_another_module_may_not_come_before_the_parent(tmp_path: path
     with pytest.raises(ConversionError) as caught:
         build(tmp_path, modular)
     assert [(one.code, one.location.line, one.location.column) for one in caught.value.findings] == [("MC207", 5, 14)]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "given", "handed"),
+    [
+        ("self, x, *, y=1, **more", "", "x=x, y=y, **more"),
+        ("self, x, y=1", "2, ", "2, y=y"),
+        ("self, x, /, y=1", "2, ", "2, y=y"),
+        ("self, x, /, y=1", "", "**super_kwargs"),  # no name reaches x
+        ("self, x, *rest", "", "**super_kwargs"),
+        ("self, x, y=1", "*z, ", "*z, **super_kwargs"),
+    ],
+)
+def test_super_kwargs_in_an_expression_are_the_parents_parameters_where_names_reach_them(
+    tmp_path: pathlib.Path, theirs: str, given: str, handed: str
+) -> None:
+    old = f"class OldMLP:\n    def forward({theirs}):\n        return x\n"
+    child = f"    def forward(self, **super_kwargs):\n        return 2 * super().forward({given}**super_kwargs)\n"
+    modular = f"from ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n{child}"
+    assert f"return 2 * self.__inherited_forward({handed})\n" in build(tmp_path, modular, old)["NewMLP"].text
