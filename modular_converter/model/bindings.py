@@ -165,6 +165,12 @@ class Bindings:
                 yield node
 
     @property
+    def changed_objects(self) -> Iterator[ast.expr]:
+        """What is changed in place, or may be, with what `x.y += 1` changes: in this scope and in those within it."""
+        for scope in self.everywhere:
+            yield from (*scope._found.changed_objects, *scope._found.changed)
+
+    @property
     def may_change_objects(self) -> bool:
         """Whether it calls something, or sets or deletes an attribute or an item."""
         return bool(self._found.calls or self._found.stores)
@@ -329,8 +335,8 @@ class _Found:
         return {path for node in self.stores if isinstance(node, ast.Attribute) and (path := dotted(node))}
 
     @property
-    def changed_paths(self) -> frozenset[str]:
-        """The paths of objects that are changed in place, or given to a call that may change them."""
+    def changed_objects(self) -> list[ast.expr]:
+        """What is changed in place, or given to a call that may change it."""
         changed: list[ast.expr] = [node for node in self.stores if isinstance(node, ast.Subscript) or not dotted(node)]
         methods = (call.func for call in self.calls if isinstance(call.func, ast.Attribute))
         changed += (one.value for one in methods if one.attr in MUTATORS)  # `size = kwargs.pop("size")`
@@ -338,7 +344,12 @@ class _Found:
             given = [] if super_attribute(call.func) else [*call.args, *(keyword.value for keyword in call.keywords)]
             changed += [call.func.value] if isinstance(call.func, ast.Attribute) else []
             changed += (part for part in given if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)))
-        return frozenset(path for node in changed if (path := dotted(_object(node))))
+        return changed
+
+    @property
+    def changed_paths(self) -> frozenset[str]:
+        """The paths of `changed_objects`."""
+        return frozenset(path for node in self.changed_objects if (path := dotted(_object(node))))
 
 
 def _object(node: ast.expr) -> ast.expr:

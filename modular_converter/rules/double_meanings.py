@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Container, Iterator, Sequence, Set
+import re
+from collections.abc import Collection, Container, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
@@ -14,6 +15,7 @@ from modular_converter.model.nodes import (
     decorators_of,
     dotted,
     is_super,
+    parse,
     sought_by_name,
     super_attribute,
     tested_classes,
@@ -25,7 +27,7 @@ from modular_converter.rules.made_classes import makers_of_heirs
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts import Facts, TwoClasses
+    from modular_converter.facts import Facts, GeneratedDefinition, TwoClasses
 
 
 IMPORTED_AGAIN = Rule("MC205", "imported-again", "a name is imported below its own definition, or from two places")
@@ -47,7 +49,8 @@ ANCESTRY = ("__subclasses__", "__mro__", "__base__", "__bases__", "__orig_bases_
 ANNOTATIONS = "__annotations__"
 NAMESPACES = ("__dict__", ANNOTATIONS, "__type_params__", "vars(")
 """The attributes that a class has of its own alone."""
-OWN_CLASS = ("cls", "type(self)", "self.__class__", "__class__")
+OWN_CLASS = ("cls", "type(self)", "self.__class__", "__class__", "self")
+_OF_CLASS = re.compile(r"cls|type\(\w+\)|(?:\w+\.)?__class__")
 _PLAIN = frozenset({"staticmethod", "classmethod"})
 """The decorators with which `super().f()` calls `f`."""
 
@@ -198,13 +201,19 @@ def check_parent_as_class(facts: Facts) -> Iterator[Finding]:
             for name, reason in _looked_at_by(maker.function, maker.holder):
                 cure = f"Write all members that it shall see into your class, or `{maker.by}` without `{name}`."
                 yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), maker.by, reason, cure)
-        lineage = list(facts.lineage(heir.name)) if looking else []
-        for above in lineage[1:]:
-            for node in above.node.body if above.node.name in looking else ():
-                for name, reason in _looked_at(node, ast.unparse(node), ""):
+        above = [one.node.name for one in facts.lineage(heir.name)] if looking else []
+        for each in (facts.generated[name] for name in looking if name not in above[:1]):
+            is_met = each.name in facts.generated[heir.name].uses or heir.name in each.uses
+            for node in _methods_of(each) if each.name in above or is_met else ():
+                ignored = OWN_CLASS if each.is_class and each.name not in above else ()
+                for name, reason in _looked_at(node, ast.unparse(node), "", ignored):
                     method = getattr(node, "name", name)
-                    cure = f"Write `{method}` in your class without `{name}`."
+                    cure = f"Write `{method}`{' in your class' * (each.name in above)} without `{name}`."
                     yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), method, reason, cure)
+
+
+def _methods_of(one: GeneratedDefinition) -> Sequence[ast.stmt]:
+    return one.members.node.body if one.is_class else parse(one.text).body
 
 
 @functools.lru_cache(maxsize=256)  # heirs have the decorators of their parents in common
@@ -216,30 +225,38 @@ def _may_look(text: str) -> bool:
     return any(name in text for name in (*ANCESTRY, *NAMESPACES))
 
 
-def _looked_at(node: ast.AST, text: str, own_class: str) -> Iterator[tuple[str, str]]:
-    """What code inspects of its class, with what is otherwise in the generated class."""
+def _looked_at(node: ast.AST, text: str, own_class: str, ignored: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """What code inspects of its class, or of those of what it is handed, with what is otherwise in the generated class; but for
+    the classes `ignored`.
+    """
     if not _may_look(text):
         return
-    nodes = list(walk(node))
-    looked = {one.attr for one in nodes if isinstance(one, ast.Attribute)} & {*ANCESTRY}
-    if any(isinstance(one, ast.Name) and one.id == GETMRO for one in nodes):
-        looked.add(GETMRO)
+    looked, seen = set[str](), set[str]()
+    for one in walk(node):
+        owner, name = _taken_of_class(one)
+        if name in ANCESTRY and owner not in ignored:
+            looked.add(name)
+        is_class = owner == own_class or _OF_CLASS.fullmatch(owner) or (owner == "self" and name == ANNOTATIONS)
+        if name in NAMESPACES and owner and is_class and owner not in ignored:
+            seen.add(ast.unparse(one))
     for name in sorted(looked):
         yield name, f"`{name}` leads to the parent, from which the generated class does not inherit"
-    for seen in sorted({ast.unparse(one) for one in nodes if _is_own_namespace(one, own_class)}):
-        yield seen, f"`{seen}` has the members of your class alone, but in the generated class the parent's too"
+    for name in sorted(seen):
+        yield name, f"`{name}` has the members of your class alone, but in the generated class the parent's too"
 
 
-def _is_own_namespace(node: ast.AST, name: str) -> bool:
-    """Whether this is the dictionary of a class's members or annotations: `vars(cls)`, `type(self).__dict__`."""
-    owner, found = "", ""
-    if isinstance(node, ast.Attribute):
-        owner, found = ast.unparse(node.value), node.attr
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("vars", "getattr"):
-        owner = ast.unparse(node.args[0]) if node.args else ""
-        found = str(getattr(node.args[1], "value", "")) if node.func.id == "getattr" and node.args[1:] else "__dict__"
-    is_class = owner in OWN_CLASS or owner == name or (owner == "self" and found == ANNOTATIONS)
-    return is_class and found in NAMESPACES
+def _taken_of_class(node: ast.AST) -> tuple[str, str]:
+    """The class, as text, and its attribute that a node takes: of `vars(cls)`, `type(self).__dict__`, `getmro(cls)`."""
+    match node:
+        case ast.Attribute(ast.expr() as owner, name):
+            return ast.unparse(owner), name
+        case ast.Call(ast.Name("getattr"), [owner, ast.Constant(str(name)), *_]):
+            return ast.unparse(owner), name
+        case ast.Call(ast.Name("vars"), [owner]):
+            return ast.unparse(owner), "__dict__"
+        case ast.Name("getmro" as name):
+            return "", name
+    return "", ""
 
 
 def _replaced_by_name(member: Member, own_class: str, replaced: Set[str]) -> str:

@@ -286,14 +286,25 @@ def _adds_up(hook: Function, holder: str) -> str:
     counted = (one for one in owners if not holder or one.partition(".")[0] == holder)
     if twice := sorted(f"{one}.{name}" for one in counted for name in handling_of(hook, one).again):
         return f"a base's sets `{twice[0]}` from its own value, for the parent and again for your class"
-    lists = (
-        dotted(one.func.value)
-        for one in bindings.calls
-        if isinstance(one.func, ast.Attribute) and one.func.attr in ADDING
-    )
-    added = sorted(path for path in lists if path and path.partition(".")[0] not in bindings.assigns)
+    added = sorted(path for path in _added_to(hook) if path and path.partition(".")[0] not in bindings.assigns)
     added = [path for path in added if not holder or path.startswith(f"{holder}.")]
     return f"a base's adds to `{added[0]}`, for the parent and again for your class" if added else ""
+
+
+def _added_to(hook: Function) -> Iterator[str]:
+    """The lists that `__init_subclass__` makes longer, and the tables and sets in which it enters something of the class."""
+    local = bindings_in(hook).local
+    for node in walk(*hook.body):
+        match node:
+            case ast.Call(ast.Attribute(owner, method)) if method in ADDING:
+                yield dotted(owner)
+            case ast.Subscript(owner, entry, ast.Store()) | ast.Call(
+                ast.Attribute(owner, "add" | "setdefault"), [entry, *_]
+            ):
+                if not bindings_of(entry).reads.isdisjoint(local):
+                    yield dotted(owner)
+            case ast.Call(ast.Attribute(owner, "update")):
+                yield dotted(owner)
 
 
 def _keywords(block: ClassBlock) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, finding_at
-from modular_converter.model.bindings import Bindings, Function, bindings_in, bindings_of, signature_of
+from modular_converter.model.bindings import Function, bindings_in, bindings_of, parameters_of, signature_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock, inherited_name
 from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import (
@@ -17,6 +17,7 @@ from modular_converter.model.nodes import (
     decorators_of,
     dotted,
     is_super_statement,
+    named_values,
     parse,
     walk,
     written,
@@ -421,40 +422,66 @@ def _is_mutable(value: object) -> bool:
     )
 
 
-class _CodeOfHeirs(NamedTuple):
-    """The code that may change objects which heirs share."""
+class _Part(NamedTuple):
+    """Code that may change objects which heirs share: the paths that it deals with."""
 
+    held: Set[str]
+    """What may hold an instance or the class."""
+    binds: Set[str]
+    sets: Set[str]
+    changes: Set[str]
+    """Those whose objects it changes, iterators among them; of an instance also by its class, and by other names."""
+
+
+class _CodeOfHeirs(NamedTuple):
     names: Set[str]
     """Those of the classes, and of their heirs."""
-    parts: Sequence[tuple[str, Bindings]]
-    """Each with what it calls an instance or the class; "" for code of others."""
+    parts: Sequence[_Part]
 
     def changes(self, attribute: str, is_mutable: bool) -> bool:
         """Whether it sets an attribute by a class's name, or changes its object. Not where methods give instances one of their own."""
-        if any(f"{name}.{attribute}" in found.effects.binds for name in self.names for _, found in self.parts):
+        if any(f"{name}.{attribute}" in one.binds for name in self.names for one in self.parts):
             return True
-        paths = [
-            ({f"{one}.{attribute}" for one in (*self.names, first, "cls" if first else "")}, found)
-            for first, found in self.parts
-        ]
-        changed = (held & _changes(found) for held, found in paths)
-        return is_mutable and any(changed) and not any(found.effects.binds & held for held, found in paths)
+        paths = [({f"{held}.{attribute}" for held in one.held}, one) for one in self.parts] if is_mutable else ()
+        is_own = any(held & one.sets for held, one in paths)
+        return not is_own and any(held & one.changes for held, one in paths)
 
 
 def _code_of_heirs(facts: Facts, both: Sequence[ClassFacts], attributes: Collection[str]) -> _CodeOfHeirs:
     asked = {one.name for one in both}
     names = {each.name for each in facts.generated.values() if asked & {each.name, *each.members.base_names}}
     makers = (maker for one in asked for maker in facts.answer(makers_of_heirs).get(one, ()))
-    parts = [(maker.holder, bindings_in(maker.function)) for maker in makers]
+    parts = [_part({*names, one.holder}, getattr(one.function, "body", ())) for one in makers]
     for each in (one for one in facts.generated.values() if not one.uses.isdisjoint(attributes)):
         statements = parse(each.text).body
         for node in (it for one in statements for it in (one.body if isinstance(one, ast.ClassDef) else [one])):
-            holder = first_parameter(node) if isinstance(node, Function) and each.name in names else ""
-            parts.append((holder, bindings_of(*(node.body if isinstance(node, Function) else [node]))))
+            if not isinstance(node, Function):
+                parts.append(_part(names, [node]))
+                continue
+            # The instance of another class has attributes of its own.
+            other = {first_parameter(node)} if each.is_class and each.name not in names else set()
+            parts.append(_part({*names, "cls", *parameters_of(node)} - other, node.body))
     return _CodeOfHeirs(names, parts)
 
 
-def _changes(code: Bindings) -> frozenset[str]:
-    """The paths whose objects code changes, iterators among them."""
+def _part(held: Set[str], body: Sequence[ast.AST] | ast.AST) -> _Part:
+    nodes = [body] if isinstance(body, ast.AST) else body
+    code = bindings_of(*nodes)
     taken = (one.args[0] for one in code.calls if dotted(one.func) == "next" and one.args)
-    return code.effects.changes.union(map(dotted, taken))
+    aliases = {name: _path(value, {}) for name, value in named_values(walk(*nodes))}
+    changes = {_path(one, aliases) for one in (*code.changed_objects, *taken)}
+    return _Part(held, code.effects.binds, {*map(dotted, code.sets)}, changes)
+
+
+def _path(node: ast.AST, aliases: Mapping[str, str]) -> str:
+    """`self.seen` of what begins with `self.seen`, `type(self).seen`, `self.__class__.seen` or `getattr(self, "seen")`."""
+    match node:
+        case ast.Call(ast.Name("type"), [one]) | ast.Attribute(one, "__class__") | ast.Subscript(one):
+            return _path(one, aliases)
+        case ast.Call(ast.Name("getattr"), [one, ast.Constant(str(attribute)), *_]) | ast.Attribute(one, attribute):
+            return f"{_path(one, aliases)}.{attribute}"
+        case ast.Call(one):
+            return _path(one, aliases)
+        case ast.Name(name):
+            return aliases.get(name) or name
+    return ""

@@ -13,11 +13,11 @@ from modular_converter.findings import Finding, Location, Rule
 from modular_converter.model.bindings import attributes_set, bindings_of
 from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.nodes import BY_NAME, parse, walk
-from modular_converter.rules._words import name_heirs
+from modular_converter.rules._words import listed, name_heirs
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts import ClassFacts, Facts, Parent
+    from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, Parent
 
 
 AMBIGUOUS_PREFIX = Rule("MC306", "ambiguous-prefix", "classes derived from one neighbour begin with different names")
@@ -260,12 +260,20 @@ _F_STRING = re.compile(r"""[fF][rR]?["']""")
 
 
 def check_lookup_by_text(facts: Facts) -> Iterator[Finding]:
-    """Find calls that look up names, and f-strings with the name of a neighbour's model that something is found by."""
+    """Find calls that look up names, f-strings with the name of a neighbour's model that something is found by, and private
+    names that are written out.
+    """
     models = {one.model for one in facts.neighbours} - {""}
     for name, definition in facts.generated.items():
+        mentioned = name if name in facts.definitions else next(iter(facts.definitions), name)
+        line = facts.definitions[mentioned].line if mentioned in facts.definitions else 1
+        for word, holders in _private_names_elsewhere(facts, definition):
+            yield LOOKUP_BY_TEXT.finding(
+                facts.at(mentioned, line),
+                f"`{word}` in the generated `{name}` is a private name by its text, but {listed(holders)} may have the attribute",
+                help="Give the attribute a name that is not private, or override what reads it.",
+            )
         if _may_look_up(definition.text, models):
-            mentioned = name if name in facts.definitions else next(iter(facts.definitions), name)
-            line = facts.definitions[mentioned].line if mentioned in facts.definitions else 1
             location = facts.at(mentioned, line)
             nodes = walk(definition.members.node if definition.is_class else parse(definition.text))
             for call in dict.fromkeys(_lookups(nodes, models)):
@@ -282,6 +290,31 @@ def check_lookup_by_text(facts: Facts) -> Iterator[Finding]:
                     "renamed",
                     help="Override the method that does this, and write the new name where it is meant.",
                 )
+
+
+_WRITTEN_OUT = re.compile(r"_([^\W_]\w*?)__([^\W_]\w*)(?<!__)")
+
+
+def _private_names_elsewhere(facts: Facts, definition: GeneratedDefinition) -> Iterator[tuple[str, Set[str]]]:
+    """The private names of classes, `_NewMLP__size`, that a definition writes out where the attribute may be another class's, with
+    those classes: it has the name of the class whose lines set it, a parent beside its heir or one heir of several.
+    """
+    words = sorted(one for one in definition.uses if one[0] == "_" and "__" in one[2:])
+    for owner, private in (one.groups() for one in map(_WRITTEN_OUT.fullmatch, words) if one):
+        classes = {one.name.lstrip("_"): one for one in facts.generated.values() if one.is_class}
+        known = frozenset(above.name for _, above in facts.heirs).union(*(one.definitions for one in facts.neighbours))
+        if owner == definition.name.lstrip("_") or owner not in known | classes.keys():
+            continue
+        holders = {name for name, one in classes.items() if f"__{private}" in one.uses}
+        own = facts.classes.get(owner)
+        parent = own.parent.name if own is not None and own.parent is not None else owner
+        others = {heir.name for heir, above in facts.heirs if above.name == parent and heir.name != owner} & holders
+        if owner not in holders:
+            others |= holders
+        elif any(re.fullmatch(rf"__parents\d*_{private}", one) for one in classes[owner].uses):
+            others.add(owner)
+        if others:
+            yield f"_{owner}__{private}", others
 
 
 def _may_look_up(text: str, models: Collection[str]) -> bool:

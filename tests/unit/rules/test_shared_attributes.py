@@ -35,6 +35,11 @@ PUT = "def put(self, x):\n        "
         (f"count = 0\n    {PUT}OldMLP.count += x", ["count"]),
         (f"{PUT.replace('self, x', 'self, x, seen=[]')}seen.append(x)", ["seen"]),
         ("seen = []\n    def __init_subclass__(cls):\n        OldMLP.seen.append(cls)", ["seen"]),
+        (f"seen = []\n    {PUT}type(self).seen.append(x)", ["seen"]),
+        (f"seen = []\n    {PUT}self.__class__.seen[0] = x", ["seen"]),
+        (f"seen = []\n    {PUT}seen = self.seen\n        seen.append(x)", ["seen"]),
+        (f"seen = []\n    {PUT}getattr(self, 'seen').append(x)", ["seen"]),
+        (f"seen = []\n    {PUT}self.seen += [x]", ["seen"]),
         (f"{PUT.replace('self, x', 'self, x, seen=[]')}seen = [*seen, x]", []),
         (f"seen = ()\n    {PUT}self.seen += (x,)", []),
         (f"seen = []\n    {PUT}return x in self.seen", []),
@@ -55,6 +60,13 @@ def test_code_outside_of_methods_changes_what_is_shared() -> None:
     assert told("seen = []", below="NewMLP.seen.append(1)\n") == ["seen"]
     assert told("seen = []", first="OldMLP.seen.append(1)") == ["seen"]
     assert told("seen = []", above="@old_note\n") == ["seen"]
+    for holder in ("one", "type(one)", "one.__class__"):
+        note = f"def note(one):\n    {holder}.seen.append(1)\n\n\n"
+        assert told("seen = []", first="def put(self):\n        note(self)", above=note) == ["seen"]
+        trainer = f"class Trainer:\n    def step(self, one):\n        {holder}.seen.append(1)\n"
+        assert told("seen = []", below=f"\n\n{trainer}") == ["seen"]
+    other = "class Other:\n    def step(self):\n        self.seen.append(1)\n"
+    assert not told("seen = []", below=f"\n\n{other}")
     reader = "class Reader:\n    def f(self):\n        NewMLP.seen.append(1)\n        return NewGate.seen\n"
     assert told("seen = []", below=f"\n\n{reader}") == ["seen"]
     assert not told("seen = []", below="NewMLP.size = len(NewMLP.seen)\n")

@@ -115,3 +115,50 @@ def test_copied_code_that_asks_for_a_type_is_told_of_the_heir(tmp_path):
     assert found == [
         "the generated `NewBlock` asks whether a type is `NewMLP`; with inheritance it asks for `OldMLP`, which `NewMLP` is not"
     ]
+
+
+READERS = {
+    "the parent's method": ("    def look(self):\n        return {}\n", ""),
+    "a function beside it": ("", "\n\ndef look(self):\n    return {}\n"),
+}
+
+
+@pytest.mark.parametrize("where", READERS)
+@pytest.mark.parametrize(
+    ("looked", "expected"),
+    [
+        ("type(self).__orig_bases__[0].__args__", (int,)),
+        ("getattr(self, '__orig_bases__')[0].__args__", (int,)),
+        ("len(type(self).__mro__)", 4),
+        ("'depth' in vars(type(self))", False),
+        ("'depth' in self.__class__.__dict__", False),
+    ],
+)
+def test_code_that_inspects_the_class_of_an_instance_finds_the_parent_above_it(tmp_path, where, looked, expected):
+    method, function = (part.format(looked) for part in READERS[where])
+    old = f"from typing import Generic, TypeVar\n\nT = TypeVar('T')\n\n\nclass OldMLP(Generic[T]):\n    depth = 1\n{method}{function}"
+    imported = "OldMLP" if method else "OldMLP, look"
+    own = "size = 2" if method else "def look(self):\n        return look(self)"
+    new = f"from ..old.modeling_old import {imported}\n\n\nclass NewMLP(OldMLP[int]):\n    {own}\n"
+    names = {}
+    exec(next(iter(convert(tmp_path, new, neighbour=old).files.values())), names)
+    assert names["NewMLP"]().look() == expected
+
+
+@pytest.mark.parametrize(
+    ("entered", "times"),
+    [
+        ("TABLE[cls.__name__] = cls", 2),
+        ("key = cls.__name__\n        TABLE[key] = cls", 2),
+        ("TABLE.setdefault(cls, 1)", 2),
+        ("TABLE.update({cls: 1})", 2),
+        ("TABLE['last'] = cls", 1),
+    ],
+)
+def test_what_a_copied_hook_enters_in_a_table_has_the_parent_too(tmp_path, entered, times):
+    old = f"TABLE = {{}}\n\n\nclass OldListed:\n    def __init_subclass__(cls):\n        {entered}\n\n\nclass OldMLP(OldListed):\n    pass\n"
+    new = "from ..old.modeling_old import TABLE, OldMLP\n\n\nclass NewMLP(OldMLP):\n    def times(self):\n        return len(TABLE)\n"
+    names = {}
+    exec(next(iter(convert(tmp_path, new, neighbour=old).files.values())), names)
+    assert names["NewMLP"]().times() == times
+    assert ("NewMLPBase" in names) is (times > 1)
