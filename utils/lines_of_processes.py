@@ -1,4 +1,4 @@
-"""Notes the lines of the product that run in the processes that tests start, for `lines_of_tests.py`.
+"""Notes the lines of the product that run in tests and in the processes that they start, for `lines_of_tests.py`.
 
 Python imports this file at the start of each process, from the `sitecustomize.py` that `mutate_code.py` writes into its
 copies. `LINES_OF_PROCESSES` names a folder: its file `test` holds the number of the test that runs, and each process
@@ -35,8 +35,11 @@ class Notes:
     def begin(self) -> None:
         """Follow this process from here on."""
         self.test, self.seen = b"", set[tuple[str, int]]()
-        path = os.path.join(self.folder, f"{os.getpid()}.lines")
-        self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.file = os.open(os.path.join(self.folder, f"{os.getpid()}.lines"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.follow()
+
+    def follow(self) -> None:
+        """Follow this thread and those to come, in place of any other function that follows them."""
         sys.settrace(self.enter)
         threading.settrace(self.enter)
 
@@ -47,13 +50,12 @@ class Notes:
             return None
         if (test := self.turn[:]) != self.test:
             self.test, self.seen = test, set()
-        short = path.removeprefix(self.root)
+        start = f"{int.from_bytes(test, 'little')} {path.removeprefix(self.root)}"
 
         def trace(frame: FrameType, event: str, argument: object) -> Any:
-            place = short, frame.f_lineno
-            if place not in self.seen:
+            if (place := (path, frame.f_lineno)) not in self.seen:
                 self.seen.add(place)
-                os.write(self.file, f"{int.from_bytes(self.test, 'little')} {short} {frame.f_lineno}\n".encode())
+                os.write(self.file, f"{start} {frame.f_lineno}\n".encode())
             return trace
 
         return trace
@@ -61,9 +63,8 @@ class Notes:
 
 def tell_test(folder: str, number: int) -> None:
     """Let all processes know which test runs."""
-    with open(
-        os.path.join(folder, "test"), "r+b" if number else "wb"
-    ) as opened:  # the same file, which others have mapped
+    place = os.path.join(folder, "test")
+    with open(place, "r+b" if number else "wb") as opened:  # the same file, which others have mapped
         opened.write(number.to_bytes(8, "little"))
 
 

@@ -1,26 +1,26 @@
 """A plugin of pytest for `mutate_code.py`: which lines each test executes, and runs of chosen tests in a given order.
 
 `LINES_OF_TESTS` names a file that is written: under `tests` the seconds of each test that passes and its lines by file, also
-those that processes execute which it starts, and without those that only an import executes; under `failed` the other tests;
-and under `modules` what was imported from elsewhere. A test has the lines behind what it takes from a cache or from a fixture
-of several tests, too. `LIMIT_OF_TESTS` are the seconds that each may take. `CHOSEN_TESTS` names a file with the tests to run in this order, each with the seconds that it may take.
+those that processes execute which it starts, and without those that only an import executes; under `failed` the other tests.
+A test has the lines behind what it takes from a cache or from a fixture of several tests, too, but not those behind what an
+earlier test of its file has put into a dictionary of the tests.
+`LIMIT_OF_TESTS` are the seconds that each may take. `CHOSEN_TESTS` names a file with the tests to run in this order, each
+with the seconds that it may take.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
-import inspect
 import json
 import os
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -39,54 +39,42 @@ class Recorder:
         self.folder = tempfile.mkdtemp(dir=os.path.dirname(target))
         lines_of_processes.tell_test(self.folder, 0)
         os.environ[lines_of_processes.VARIABLE] = self.folder
-        os.register_at_fork(after_in_child=lambda: lines_of_processes.Notes(self.folder, os.getcwd()))
-        self.found: dict[str, dict[str, Any]] = {}
-        self.lines: dict[str, set[int]] = {}
-        self.of_fixtures: dict[str, dict[str, set[int]]] = {}
-        self.own = os.path.join(os.getcwd(), "modular_converter", "")
+        self.notes = lines_of_processes.Notes(self.folder, os.getcwd())
+        self.seconds: dict[str, float] = {}
+        self.fixtures: dict[str, set[str]] = {}
+        self.numbers = {"": 0}
+        """Test or fixture -> its number."""
+
+    @contextlib.contextmanager
+    def _turn(self, name: str) -> Iterator[None]:
+        """What runs belongs to a test or to a fixture."""
+        before = int.from_bytes(self.notes.turn[:], "little")
+        lines_of_processes.tell_test(self.folder, self.numbers.setdefault(name, len(self.numbers)))
+        try:
+            yield
+        finally:
+            lines_of_processes.tell_test(self.folder, before)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self.lines = {}
         _clear_caches()
-        lines_of_processes.tell_test(self.folder, len(self.found) + 1)
+        self.fixtures[item.nodeid] = {*getattr(item, "fixturenames", ())}
         signal.setitimer(signal.ITIMER_REAL, self.limit)
         start = time.perf_counter()
-        threading.settrace(self._enter)  # of ranks that are threads
-        sys.settrace(self._enter)
-        try:
-            return (yield)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            sys.settrace(None)
-            threading.settrace(None)
-            for name in getattr(item, "fixturenames", ()):
-                _add(self.lines, self.of_fixtures.get(name, {}))
-            lines = {path.removeprefix(os.getcwd() + os.sep): sorted(found) for path, found in self.lines.items()}
-            self.found[item.nodeid] = {"seconds": time.perf_counter() - start, "lines": lines}
+        self.notes.follow()
+        with self._turn(item.nodeid):
+            try:
+                return (yield)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                self.seconds[item.nodeid] = time.perf_counter() - start
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
         if fixturedef.scope == "function":
             return (yield)
-        outer, self.lines = self.lines, {}
-        try:
+        with self._turn(fixturedef.argname):
             return (yield)
-        finally:
-            _add(self.of_fixtures.setdefault(fixturedef.argname, {}), self.lines)
-            self.lines = outer
-
-    def _enter(self, frame: FrameType, event: str, argument: object) -> Any:
-        path = frame.f_code.co_filename
-        if not path.startswith(self.own) or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-            return None  # the body of a module or class: the first test that imports it would be the only one
-        add = self.lines.setdefault(path, set()).add
-
-        def trace(frame: FrameType, event: str, argument: object) -> Any:
-            add(frame.f_lineno)
-            return trace
-
-        return trace
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.failed |= {report.nodeid} if report.failed else set()
@@ -95,23 +83,16 @@ class Recorder:
         self.failed |= {report.nodeid} if report.failed else set()  # a file that cannot be imported
 
     def pytest_sessionfinish(self) -> None:
-        here = os.getcwd() + os.sep
-        of_processes = lines_of_processes.noted(self.folder)
-        for number, one in enumerate(self.found.values(), 1):
-            for path, lines in of_processes.get(number, {}).items():
-                one["lines"][path] = sorted({*one["lines"].get(path, ()), *lines})
-        passed = {name: one for name, one in self.found.items() if name not in self.failed}
-        modules = [
-            name
-            for name, one in [*sys.modules.items()]
-            if not (getattr(one, "__file__", None) or here).startswith(here)
-        ]
-        Path(self.target).write_text(json.dumps({"tests": passed, "failed": sorted(self.failed), "modules": modules}))
-
-
-def _add(lines: dict[str, set[int]], more: dict[str, set[int]]) -> None:
-    for path, found in more.items():
-        lines.setdefault(path, set()).update(found)
+        found = lines_of_processes.noted(self.folder)
+        passed: dict[str, dict[str, Any]] = {}
+        for test, seconds in self.seconds.items():
+            lines: dict[str, set[int]] = {}
+            for name in {test, *self.fixtures[test]} & {*self.numbers}:
+                for path, more in found.get(self.numbers[name], {}).items():
+                    lines.setdefault(path, set()).update(more)
+            if test not in self.failed:
+                passed[test] = {"seconds": seconds, "lines": {path: sorted(more) for path, more in lines.items()}}
+        Path(self.target).write_text(json.dumps({"tests": passed, "failed": sorted(self.failed)}))
 
 
 def _clear_caches() -> None:

@@ -2,11 +2,13 @@
 --count 50`.
 
 Makes small random changes, one at a time, in a copy of the repository, and runs tests for each: a comparison turned
-round, a constant changed, a condition negated, `and` for `or`, a statement dropped. The tests are those of the changed
-file's own folder below `tests/parallel` or `tests/unit`, or the ones behind `--`; of these those that execute the changed
-statement, the quickest first. Prints the changes that no test noticed, and the share of those that one did. Exits with 1
-below `--at-least`. `--workers` tries so many at once, each in a copy of its own. Tests that fail without a change are named
-and left out. An interruption ends it with the figures until then, and names what was not tried to the end.
+round, a constant changed, a condition negated, `and` for `or`, a statement dropped. The tests are the quick ones below
+`tests/parallel` or `tests/unit`, or those behind `--`, which are recorded first, in about four times their time; of these
+the ones that execute the changed statement, in any process: first those of the changed file's own folder, then the others,
+the quickest first, until they take `--bound` seconds. Prints the changes that no test noticed, and the share of those that
+one did. Exits with 1 below `--at-least`. `--workers` tries so many at once, each in a copy of its own. Tests that fail
+without a change are named and left out. An interruption ends it with the figures until then, and names what was not tried
+to the end.
 
 Annotations, assertions, the sizes of caches, `frozen=True` and imports for type checkers are not changed: a program that is
 right does the same without them. Nor are `strict=True` of `zip`, a number in place of an `end_lineno` that only a type
@@ -33,7 +35,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from code_changes import change_of
 
@@ -41,9 +43,12 @@ from code_changes import change_of
 ROOT = Path(__file__).resolve().parent.parent
 OWN = ("modular_converter", "tests", "utils")  # each run imports these from its own tree
 SURVIVED, UNFINISHED = "survived  ", "unfinished  "
+STOPPED = -1
 FORKS = multiprocessing.get_context("fork")
 # Processes that tests start say which lines they execute.
 AT_START = "import utils.lines_of_processes\n"
+# Imported once for all runs, which are forks. No more: ranks refuse a caller whose torch other libraries have changed.
+COMMON = ("torch", "transformers.models.llama.modeling_llama")
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ def main() -> int:
     )
     parser.add_argument("--at-least", type=float, default=0.0, help="the share to be noticed, in percent")
     parser.add_argument("--limit", type=float, default=20.0, help="seconds of a test beyond twice an unchanged one")
+    parser.add_argument("--bound", type=float, default=300.0, help="seconds of the tests of one change, as recorded")
     parser.add_argument("--workers", type=int, default=1, help="changes that are tried at once")
     given = sys.argv[1:]
     split = given.index("--") if "--" in given else len(given)
@@ -85,12 +91,17 @@ def main() -> int:
     if options.again:
         mutants = [*survivors(everything, options.again.read_text(encoding="utf-8"))]
     else:
-        mutants = [*itertools.starmap(mutant_at, drawn)]  # all at once: files may change while the tests run
+        mutants = [*map(mutant_at, drawn)]  # all at once: files may change while the tests run
+    for module in COMMON:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
     signal.signal(signal.SIGINT, _interrupt)  # ignored in the background of a script
     with tempfile.TemporaryDirectory() as folder:
-        noticed = tried_at_once(mutants, tests, options.workers, Path(folder), options.limit)
-    share = 100 * sum(noticed) / max(len(noticed), 1)
-    print(f"{sum(noticed)} of {len(noticed)} noticed, {share:.0f} of 100; {len(everything)} possible")
+        ended = tried_at_once(mutants, tests, options.workers, Path(folder), options.limit, options.bound)
+    noticed = len(ended) - ended.count(None)
+    share = 100 * noticed / max(len(ended), 1)
+    print(f"{ended.count(0)} of {len(ended)} noticed by tests of their own folders")
+    print(f"{noticed} of {len(ended)} noticed, {share:.0f} of 100; {len(everything)} possible")
     return int(share < options.at_least)
 
 
@@ -100,46 +111,52 @@ def _interrupt(*_: object) -> None:
 
 
 def tried_at_once(
-    mutants: Sequence[Mutant], tests: Sequence[str], workers: int, folder: Path, limit: float
-) -> list[bool]:
-    """Whether each mutant was noticed, of those that were tried until the end or an interruption; says which were not.
+    mutants: Sequence[Mutant], tests: Sequence[str], workers: int, folder: Path, limit: float, bound: float
+) -> list[int | None]:
+    """What noticed each mutant that was tried until the end or an interruption: 0 for tests of its own folder, 1 for
+    others, None for nothing. Says which mutants were not noticed, and which not tried.
 
     Args:
-        tests: instead of those of each file's own folder.
+        tests: instead of all those of the part.
         limit: seconds that are added to twice the time of each test.
+        bound: seconds after which no further test of a mutant begins, as they took while they were recorded.
     """
-    stop, noticed = FORKS.Event(), list[bool]()
-    own = {one: tuple(tests) or tests_of(one.path) for one in mutants}
-    tasks = [*dict.fromkeys(task for one in own.values() for task in tasks_of(one))]
+    stop, noticed = FORKS.Event(), list[int | None]()
+    asked = {one: tuple(tests) or (part_of(one.path),) for one in mutants}
+    tasks = [*dict.fromkeys(task for one in asked.values() for task in tasks_of(one))]
     with ProcessPoolExecutor(workers, FORKS, _begin_worker, (folder, stop)) as pool:
-        running: dict[Future[bool | None], Mutant] = {}
+        running: dict[Future[int | None], Mutant] = {}
+        left: dict[Mutant, int] = {}
         try:
             records = dict(zip(tasks, pool.map(_record, tasks, itertools.repeat(10 * limit)), strict=True))
-            known = {paths: joined([records[task] for task in tasks_of(paths)]) for paths in {*own.values()}}
+            known = {paths: joined([records[task] for task in tasks_of(paths)]) for paths in {*asked.values()}}
             if empty := [*itertools.chain(*(paths for paths, one in known.items() if not one.lines))]:
                 raise SystemExit(f"No test passes without any change: {' '.join(empty)}")
             for one in mutants:
-                known_tests = known[own[one]]
-                chosen = {test: limit + 2 * known_tests.seconds[test] for test in known_tests.of(one)}
-                running[pool.submit(_survives, one, chosen)] = one
+                groups = known[asked[one]].within(one, limit, bound)
+                left[one] = len(known[asked[one]].of(one)) - sum(map(len, groups))
+                running[pool.submit(_noticed, one, groups)] = one
             for ended in as_completed(running):
-                noticed.append(_told(ended, running.pop(ended)))
+                one = running.pop(ended)
+                noticed.append(_told(ended.result(), one, left[one]))
         except KeyboardInterrupt:
             stop.set()
             pool.shutdown(cancel_futures=True)
             begun = {future: one for future, one in running.items() if not future.cancelled()}
             for future, one in begun.items():
-                if future.result() is None:
+                if future.result() == STOPPED:
                     print(f"{UNFINISHED}{one}")
                 else:
-                    noticed.append(_told(future, one))
+                    noticed.append(_told(future.result(), one, left[one]))
     return noticed
 
 
-def _told(ended: Future[bool | None], mutant: Mutant) -> bool:
-    if survived := ended.result():
+def _told(by: int | None, mutant: Mutant, left: int) -> int | None:
+    if by is None:
         print(f"{SURVIVED}{mutant}", flush=True)
-    return not survived
+    if by is None and left:
+        print(f"    not asked, by --bound: {left} tests that execute it", flush=True)
+    return by
 
 
 class _Worker:
@@ -158,10 +175,10 @@ def _record(task: str, limit: float) -> Tests:
     return recorded(_Worker.tree, [task], limit)
 
 
-def _survives(mutant: Mutant, chosen: Mapping[str, float]) -> bool | None:
-    """Whether the tests pass in spite of a change; None if they were stopped."""
-    survived = survives(mutant, _Worker.tree, chosen)
-    return None if _Worker.stop.is_set() else survived
+def _noticed(mutant: Mutant, groups: Sequence[Mapping[str, float]]) -> int | None:
+    """Which group of tests notices a change, if one does."""
+    by = noticed_by(mutant, _Worker.tree, groups)
+    return STOPPED if _Worker.stop.is_set() else by
 
 
 def source_files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -170,12 +187,12 @@ def source_files(paths: Sequence[Path]) -> Iterator[Path]:
         yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
 
-def survivors(found: Sequence[tuple[Path, int]], printed: str) -> Iterator[Mutant]:
+def survivors(found: Sequence[Place], printed: str) -> Iterator[Mutant]:
     """The mutants at some places that another run has printed as unnoticed."""
     lines = [line for line in printed.splitlines() if line.startswith((SURVIVED, UNFINISHED))]
     said = {line.removeprefix(SURVIVED).removeprefix(UNFINISHED) for line in lines}
-    files = {line.partition(":")[0] for line in said}
-    here = (mutant_at(path, number) for path, number in found if str(path.relative_to(ROOT)) in files)
+    starts = {tuple(line.split(":")[:2]) for line in said}
+    here = (mutant_at(one) for one in found if (str(one.path.relative_to(ROOT)), str(one.line)) in starts)
     return (one for one in here if str(one) in said)
 
 
@@ -204,7 +221,7 @@ class Tests:
     """Test -> file, relative to the root -> the lines that it executes."""
 
     def of(self, mutant: Mutant) -> list[str]:
-        """The tests that execute the changed statement, the quickest first.
+        """The tests that execute the changed statement, those of its own folder first, and the quickest.
 
         Where none does, those that execute anything in its file; else all. At the top of a module, first those, then,
         as a table may be read from another file, all others.
@@ -213,57 +230,63 @@ class Tests:
         inside = {one: files[path] for one, files in self.lines.items() if path in files}
         touching = [one for one, lines in inside.items() if any(line in mutant.header for line in lines)]
         chosen = touching or (() if mutant.on_import else inside) or self.lines
-        return sorted(chosen, key=lambda one: (one not in inside, self.seconds[one], one))
+        room = room_of(mutant.path)
+        return sorted(chosen, key=lambda one: (one not in inside, not one.startswith(room), self.seconds[one], one))
+
+    def within(self, mutant: Mutant, limit: float, bound: float) -> list[dict[str, float]]:
+        """These tests, of the own folder and others, until a bound: test -> seconds that it may take."""
+        own, others = dict[str, float](), dict[str, float]()
+        for test in self.of(mutant):
+            if (bound := bound - self.seconds[test]) < 0:
+                break
+            (own if test.startswith(room_of(mutant.path)) else others)[test] = limit + 2 * self.seconds[test]
+        return [own, others]
 
 
-def survives(mutant: Mutant, tree: Path, chosen: Mapping[str, float]) -> bool:
-    """Whether tests pass in spite of a change, in this order, each within its seconds."""
+def noticed_by(mutant: Mutant, tree: Path, groups: Sequence[Mapping[str, float]]) -> int | None:
+    """The number of the first group with a test that fails with a change, each run within its seconds."""
     place = tree / mutant.path.relative_to(ROOT)
     original, facts = place.read_text(encoding="utf-8"), place.stat()
     place.write_text(mutant.text, encoding="utf-8")
     os.utime(place, ns=(facts.st_atime_ns, facts.st_mtime_ns + 10**10))  # bytecode is told by seconds and size
     try:
-        return passes(tree, chosen)
+        return next((number for number, one in enumerate(groups) if one and not passes(tree, one)), None)
     finally:
         place.write_text(original, encoding="utf-8")
         os.utime(place, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
-def tests_of(path: Path) -> tuple[str, ...]:
+def part_of(path: Path) -> str:
+    """The folder of the tests of a file's part."""
+    return "tests/parallel/" if path.relative_to(ROOT).parts[1] == "parallel" else "tests/unit/"
+
+
+def room_of(path: Path) -> str:
     """The folder of tests that stands for a file's folder, or for the nearest folder around it that has one."""
-    _, *rooms = path.relative_to(ROOT).parent.parts
-    base = ["tests"] if rooms[:1] == ["parallel"] else ["tests", "unit"]
-    found = [Path(*base, *rooms[:count]) for count in range(len(rooms), -1, -1)]
-    return (next(str(folder) for folder in found if (ROOT / folder).is_dir()),)
+    part, rooms = Path(part_of(path)), path.relative_to(ROOT).parent.parts[1:]
+    rooms = rooms[rooms[:1] == ("parallel",) :]
+    found = [part.joinpath(*rooms[:count]) for count in range(len(rooms), -1, -1)]
+    return f"{next((folder for folder in found if (ROOT / folder).is_dir()), part)}/"
 
 
 def tasks_of(paths: Sequence[str]) -> list[str]:
-    """The files with the tests of folders, and all other arguments as they are."""
-    return [
-        str(file.relative_to(ROOT)) if (ROOT / path).is_dir() else path
-        for path in paths
-        for file in (sorted((ROOT / path).rglob("test_*.py")) if (ROOT / path).is_dir() else [ROOT])
-    ]
+    """The files with the tests of folders, the longest first, and all other arguments as they are."""
+    found = {path: sorted((ROOT / path).rglob("test_*.py"), key=lambda one: -one.stat().st_size) for path in paths}
+    return [task for path in paths for task in [str(one.relative_to(ROOT)) for one in found[path]] or [path]]
 
 
 def recorded(tree: Path, tests: Sequence[str], limit: float) -> Tests:
-    """The record of the tests that pass without a change, each within some seconds; says which do not.
-
-    What they import from elsewhere is then imported here, once for all runs, which are forks of this process.
-    """
+    """The record of the tests that pass without a change, each within some seconds; says which do not."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "lines"
         pytest_passes(tree, tests, {"LINES_OF_TESTS": str(target), "LIMIT_OF_TESTS": str(limit)})
-        nothing: dict[str, Any] = {"tests": {}, "failed": tests, "modules": []}
+        nothing: dict[str, Any] = {"tests": {}, "failed": tests}
         found: dict[str, Any] = json.loads(target.read_text()) if target.exists() else nothing
         why = "fails"
         if found is nothing:
             why = f"ends the process, or has a test of more than {limit:.0f} s (ten times --limit),"
     for test in found["failed"]:
         print(f"{why} without any change: {test}", flush=True)
-    for module in found["modules"]:
-        with contextlib.suppress(Exception):
-            importlib.import_module(module)
     return Tests(*({test: one[key] for test, one in found["tests"].items()} for key in ("seconds", "lines")))
 
 
@@ -313,13 +336,21 @@ def _pytest(tree: Path, arguments: Sequence[str], variables: Mapping[str, str]) 
     sys.exit(pytest.main([*options, *(["-x"] if "CHOSEN_TESTS" in variables else []), *arguments]))
 
 
-def places(path: Path) -> Iterator[tuple[Path, int]]:
-    """The nodes of a file that can be changed, as numbers in the order of `ast.walk`."""
+class Place(NamedTuple):
+    """A node of a file that can be changed, by its number in the order of `ast.walk`."""
+
+    path: Path
+    number: int
+    line: int
+
+
+def places(path: Path) -> Iterator[Place]:
+    """The nodes of a file that can be changed."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     silent = {id(one) for node in ast.walk(tree) for part in _silent_parts(node) for one in ast.walk(part)}
     silent |= {id(node.body[-1]) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _ends_false(node)}
     return (
-        (path, number)
+        Place(path, number, getattr(node, "lineno", 1))
         for number, node in enumerate(ast.walk(tree))
         if id(node) not in silent and change_of(node) is not None
     )
@@ -345,28 +376,35 @@ def _ends_false(function: ast.FunctionDef) -> bool:
     return isinstance(value, ast.Constant) and (value.value is None or value.value is False)
 
 
-def mutant_at(path: Path, number: int) -> Mutant:
-    """The file with one node changed."""
+def mutant_at(place: Place) -> Mutant:
+    """A file with one node changed."""
+    path, number, line = place
     tree = ast.parse(path.read_text(encoding="utf-8"))
     node = next(itertools.islice(ast.walk(tree), number, None))
     change = change_of(node)
     assert change is not None
-    line, before, header = getattr(node, "lineno", 1), ast.unparse(node).partition("\n")[0], _header(tree, node)
-    bodies = (one.body for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    on_import = not any(part is node for body in bodies for inner in body for part in ast.walk(inner))
+    before = ast.unparse(node).partition("\n")[0]
+    parents = {id(child): one for one in ast.walk(tree) for child in ast.iter_child_nodes(one)}
+    around = [node]
+    while parent := parents.get(id(around[-1])):
+        around.append(parent)
+    header = _header(next(one for one in around if isinstance(one, (ast.stmt, ast.Module))))
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    on_import = not any(
+        isinstance(outer, functions) and inner in outer.body for inner, outer in itertools.pairwise(around)
+    )
     changed = change(node)
     mutated = _Replace(node, changed).visit(tree) if changed is not node else tree
     text = ast.unparse(ast.fix_missing_locations(mutated)) + "\n"
     return Mutant(path, line, before, ast.unparse(changed).partition("\n")[0], header, text, on_import)
 
 
-def _header(tree: ast.Module, node: ast.AST) -> range:
-    """The lines of the innermost statement that holds a node, without those of its body."""
-    statements = (one for one in ast.walk(tree) if isinstance(one, ast.stmt))  # outer ones first
-    innermost = [one for one in statements if any(part is node for part in ast.walk(one))][-1]
-    body = getattr(innermost, "body", None)
-    end = max(innermost.lineno, body[0].lineno - 1) if body else innermost.end_lineno or innermost.lineno
-    return range(innermost.lineno, end + 1)
+def _header(statement: ast.AST) -> range:
+    """The lines of a statement without those of its body."""
+    body = getattr(statement, "body", None)
+    first = getattr(statement, "lineno", 1)
+    end = max(first, body[0].lineno - 1) if body else getattr(statement, "end_lineno", None) or first
+    return range(first, end + 1)
 
 
 class _Replace(ast.NodeTransformer):

@@ -49,7 +49,7 @@ def module(tmp_path, monkeypatch):
 
 
 def test_each_kind_of_change_is_made_once_for_each_place(module):
-    found = {str(mutate_code.mutant_at(*place)) for place in mutate_code.places(module)}
+    found = {str(mutate_code.mutant_at(place)) for place in mutate_code.places(module)}
     assert {
         "module.py:8: total = 0 -> pass",
         "module.py:8: 0 -> 1",
@@ -65,7 +65,7 @@ def test_each_kind_of_change_is_made_once_for_each_place(module):
 
 
 def test_what_no_test_can_tell_is_not_changed(module):
-    found = [mutate_code.mutant_at(*place) for place in mutate_code.places(module)]
+    found = [mutate_code.mutant_at(place) for place in mutate_code.places(module)]
     assert not [str(one) for one in found if one.line < 8 or one.line > 12]
 
 
@@ -74,7 +74,7 @@ def test_what_makes_no_difference_is_not_changed(module):
         "def f(a):\n    return zip(a, strict=True), a.end_lineno or 7\n\n\n"
         "def g(a):\n    if a:\n        return None\n    return False\n\n\ndef h():\n    return 0\n"
     )
-    found = {str(mutate_code.mutant_at(*place)).partition(":")[2] for place in mutate_code.places(module)}
+    found = {str(mutate_code.mutant_at(place)).partition(":")[2] for place in mutate_code.places(module)}
     assert found == {
         "2: return (zip(a, strict=True), a.end_lineno or 7) -> pass",
         "2: a.end_lineno or 7 -> a.end_lineno and 7",
@@ -88,7 +88,7 @@ def test_what_makes_no_difference_is_not_changed(module):
 
 def test_each_change_is_another_program(module):
     for place in mutate_code.places(module):
-        text = mutate_code.mutant_at(*place).text
+        text = mutate_code.mutant_at(place).text
         compile(text, "<mutant>", "exec")
         assert text != mutate_code.ast.unparse(mutate_code.ast.parse(TEXT)) + "\n"
 
@@ -101,12 +101,12 @@ def test_what_another_run_did_not_notice_is_tried_again(module):
 
 def test_the_tests_of_a_file_are_those_of_its_own_folder():
     def of(path):
-        return mutate_code.tests_of(mutate_code.ROOT / "modular_converter" / path)
+        return mutate_code.room_of(mutate_code.ROOT / "modular_converter" / path)
 
-    assert of("parallel/solve/operators/views.py") == ("tests/parallel/solve",)
-    assert of("parallel/solve/axes.py") == ("tests/parallel/solve",)
-    assert of("parallel/api.py") == ("tests/parallel",)
-    assert of("files/root.py") == ("tests/unit/files",)
+    assert of("parallel/solve/operators/views.py") == "tests/parallel/solve/"
+    assert of("parallel/solve/axes.py") == "tests/parallel/solve/"
+    assert of("parallel/api.py") == "tests/parallel/"
+    assert of("files/root.py") == "tests/unit/files/"
 
 
 PROJECT = {
@@ -158,22 +158,22 @@ def project(tmp_path, monkeypatch):
 def test_the_tests_of_a_line_decide(project):
     tests = mutate_code.recorded(project, ["tests"], 60)
     path = project / "modular_converter/code.py"
-    found = {str(one): one for one in (mutate_code.mutant_at(*place) for place in mutate_code.places(path))}
+    found = {str(one): one for one in (mutate_code.mutant_at(place) for place in mutate_code.places(path))}
     noticed = found["modular_converter/code.py:3: 1 -> 2"]
     assert tests.of(noticed) == ["tests/test_f.py::test_one"]
     both = ["tests/test_f.py::test_one", "tests/test_f.py::test_two"]
     assert sorted(tests.of(found["modular_converter/code.py:2: if a: -> if not a:"])) == both
     seconds = dict.fromkeys(both, 20.0)
-    assert not mutate_code.survives(noticed, project, seconds)
-    assert mutate_code.survives(found["modular_converter/code.py:4: 2 -> 3"], project, seconds)
+    assert mutate_code.noticed_by(noticed, project, [{}, seconds]) == 1
+    assert mutate_code.noticed_by(found["modular_converter/code.py:4: 2 -> 3"], project, [seconds]) is None
     endless = found["modular_converter/code.py:4: return 2 -> pass"].text.replace("pass", "while True:\n        pass")
-    assert not mutate_code.survives(dataclasses.replace(noticed, text=endless), project, dict.fromkeys(both, 0.2))
+    assert mutate_code.noticed_by(dataclasses.replace(noticed, text=endless), project, [dict.fromkeys(both, 0.2)]) == 0
     assert path.read_text() == PROJECT["modular_converter/code.py"]
 
 
 def test_what_a_cache_a_shared_fixture_or_a_thread_gives_is_each_tests_own(project):
     tests = mutate_code.recorded(project, ["tests"], 60)
-    found = [mutate_code.mutant_at(*place) for place in mutate_code.places(project / "modular_converter/cached.py")]
+    found = [mutate_code.mutant_at(place) for place in mutate_code.places(project / "modular_converter/cached.py")]
     for name, line in (("g", 6), ("h", 10), ("i", 14)):
         chosen = {test for one in found if one.line == line for test in tests.of(one)}
         assert chosen == {f"tests/test_g.py::test_{name}[{turn}]" for turn in (1, 2)}
@@ -183,7 +183,7 @@ def test_what_a_cache_a_shared_fixture_or_a_thread_gives_is_each_tests_own(proje
 def test_the_body_of_a_class_is_no_test_s_own(project):
     """The tests that import it come first; another may read a table that is made there."""
     tests = mutate_code.recorded(project, ["tests"], 60)
-    found = [mutate_code.mutant_at(*place) for place in mutate_code.places(project / "modular_converter/late.py")]
+    found = [mutate_code.mutant_at(place) for place in mutate_code.places(project / "modular_converter/late.py")]
     [chosen] = [tests.of(one) for one in found if str(one).endswith(":2: 1 -> 2")]
     assert {*chosen[:2]} == {"tests/test_late.py::test_a", "tests/test_late.py::test_b"}
     assert {*chosen} == {*tests.lines}
@@ -194,11 +194,11 @@ def test_the_body_of_a_class_is_no_test_s_own(project):
 @pytest.mark.slow
 def test_several_are_tried_at_once_with_the_lines_of_processes_and_without_tests_that_fail(project, capfd):
     path = project / "modular_converter/started.py"
-    found = [mutate_code.mutant_at(*place) for place in mutate_code.places(path)]
+    found = [mutate_code.mutant_at(place) for place in mutate_code.places(path)]
     with tempfile.TemporaryDirectory() as folder:
-        noticed = mutate_code.tried_at_once(found, ["tests/test_k.py"], 2, pathlib.Path(folder), 20)
+        noticed = mutate_code.tried_at_once(found, ["tests/test_k.py"], 2, pathlib.Path(folder), 20, 60)
     said = capfd.readouterr().out.splitlines()
-    assert sorted(noticed) == [False, False, True, True]
+    assert sorted(one is None for one in noticed) == [False, False, True, True]
     assert {*said} == {
         "fails without any change: tests/test_k.py::test_other",
         "survived  modular_converter/started.py:6: 2 -> 3",
