@@ -135,23 +135,28 @@ def with_inherited_members(
 
 def _with_parameters_of(called: _Call, child: ast.ClassDef, theirs: Function, text: str) -> Iterator[Edit]:
     """The parent's parameters in place of the `**super_kwargs` that a call hands on by name, but for those of the override itself.
-    Those that no name reaches stay undefined, which is told.
+    Where no name reaches one, the word stays undefined, which is told.
     """
     override = next((one for one in child.body if isinstance(one, Function) and one.name == called.node.attr), None)
     if override is None or Method(override, child.name).super_kwargs is None:
         return
     first, given = first_parameter(theirs), theirs.args
-    unnamed = [one for one in given.posonlyargs if one.arg != first]
     for call in (one for one in walk(override) if isinstance(one, ast.Call) and one.func is called.node):
-        if given.vararg is not None or starred(call) or len(unnamed) > len(call.args):
+        if not _takes_by_name(theirs, call):
             continue
-        ordinary = [*unnamed, *(one for one in given.args if one.arg != first)][len(call.args) :]
+        ordinary = [one for one in (*given.posonlyargs, *given.args) if one.arg != first][len(call.args) :]
         taken = {*parameters_of(override), *(one.arg for one in call.keywords)}
         words = [f"{one.arg}={one.arg}" for one in (*ordinary, *given.kwonlyargs) if one.arg not in taken]
         words += [f"**{given.kwarg.arg}"] if given.kwarg is not None else []
         for one in call.keywords:
             if one.arg is None and dotted(one.value) == SUPER_KWARGS:
                 yield edit_of(one, text, ", ".join(words))
+
+
+def _takes_by_name(function: Function, call: ast.Call) -> bool:
+    """Whether the parameters of a method that a call leaves out have names for it."""
+    unnamed = [one for one in function.args.posonlyargs if one.arg != first_parameter(function)]
+    return function.args.vararg is None and not starred(call) and len(unnamed) <= len(call.args)
 
 
 def _reads_cache(name: str, child: ast.ClassDef, parent: ClassBlock, calls: Sequence[_Call]) -> bool:
@@ -242,7 +247,7 @@ def _calls(child: ast.ClassDef, base: str, theirs: Mapping[str, Member], apart: 
 
 def refused_overrides(child: ClassBlock, parent: ClassBlock, findings: Iterable[ClassFinding]) -> Collection[str]:
     """The overrides that cannot be merged with the parent's method, or would drop an argument, and whose call would succeed with
-    inheritance. One with `**super_kwargs` has the parent's signature, and its lines.
+    inheritance.
     """
     found = [*findings]
     errors = {getattr(one.node, "lineno", 0) for one in found if one.diagnose(Location("")).is_error}
@@ -253,17 +258,18 @@ def refused_overrides(child: ClassBlock, parent: ClassBlock, findings: Iterable[
         lines = range(one.lineno, (one.end_lineno or one.lineno) + 1)
         drops = any(it.lineno in lines and has_effect(it, one.name) for it in dropped)
         method = Method(one, child.node.name)
-        if method.super_kwargs is not None or not (drops or not errors.isdisjoint(lines)):
+        if not drops and errors.isdisjoint(lines):
             continue
         inherited = theirs.get(one.name)
-        if inherited is not None and inherited.is_function and _may_succeed(method.replaced_call, inherited.function):
+        if inherited is not None and inherited.is_function and _may_succeed(method, inherited.function):
             refused.add(one.name)
     return refused
 
 
-def _may_succeed(call: ast.expr | None, function: Function) -> bool:
-    """Whether a method can be called with these arguments."""
-    if not isinstance(call, ast.Call):
+def _may_succeed(method: Method, function: Function) -> bool:
+    """Whether the parent's method can be called as an override calls it."""
+    call = method.replaced_call
+    if not isinstance(call, ast.Call) or (method.super_kwargs is not None and not _takes_by_name(function, call)):
         return False
     instance = 1 if first_parameter(function) else 0
     return accepts(function, call, instance) or bool(function.decorator_list)  # which may take other arguments
