@@ -28,3 +28,14 @@ def ranks():
 def nothing_kept(tmp_path, monkeypatch):
     """No answer of another test is kept: for tests that put something else in the place of a part of the proof."""
     monkeypatch.setenv("MODULAR_CONVERTER_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def alone():
+    """A group of this process alone."""
+    dist = pytest.importorskip("torch.distributed")
+    if dist.is_initialized():
+        pytest.skip("another group is there already")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()

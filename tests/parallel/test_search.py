@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shlex
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -16,7 +17,15 @@ pytest.importorskip("optuna")
 
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from optuna import TrialPruned, pruners, samplers, storages  # noqa: E402
 
+from modular_converter.parallel.errors import ApplyError  # noqa: E402
+from modular_converter.parallel.trainer.search import (  # noqa: E402
+    SearchSummary,
+    SearchTrial,
+    best_runs,
+    search_with_optuna,
+)
 from modular_converter.parallel.tuning.study import pareto_front  # noqa: E402
 from tests.parallel.launch import ROOT, launch, line_of  # noqa: E402
 
@@ -114,6 +123,78 @@ def test_the_command_of_the_page_runs(tmp_path):
     assert len(ElementTree.parse(tmp_path / "front.svg").getroot().findall(CIRCLE)) == 3
     best = json.loads((tmp_path / "best.json").read_text())
     assert set(best) == {"learning_rate", "weight_decay", "per_device_train_batch_size"}
+
+
+def parabola(trial):
+    """A trial for each way to end."""
+    x, n = trial.suggest_float("x", 0.0, 2.0, step=0.5), trial.suggest_int("n", 2, 6, step=2)
+    kind = trial.suggest_categorical("kind", ["even", "odd"])
+    assert (2 * x, n % 2, kind in ("even", "odd")) == (int(2 * x), 0, True)
+    trial.set_user_attr("seen", trial.number)
+    if trial.number == 1:
+        raise ValueError("of the first")
+    trial.report((x - 1) ** 2 if trial.number != 2 else 100.0, step=0)
+    if trial.should_prune():
+        raise TrialPruned
+    return (x - 1) ** 2
+
+
+def test_trials_end_as_they_say(alone):
+    given = {"sampler": samplers.RandomSampler(0), "pruner": pruners.ThresholdPruner(upper=9.0), "catch": ValueError}
+    stored = {"storage": storages.InMemoryStorage(), "study_name": "own", "load_if_exists": True}
+    found = search_with_optuna(parabola, 6, "minimize", given | stored)
+    assert [one.state for one in found.trials] == ["complete", "failed", "pruned"] + 3 * ["complete"]
+    assert [(one.why, one.values) for one in found.trials[1:3]] == [("ValueError: of the first", ()), ("", (100.0,))]
+    ran = [one for one in found.trials if one.state == "complete"]
+    assert [one.number for one in found.trials] == [0, 1, 2, 3, 4, 5]
+    assert all(one.values == ((one.params["x"] - 1) ** 2,) and set(one.params) == {"x", "n", "kind"} for one in ran)
+    best = best_runs(found)
+    assert best.objective == min(one.values[0] for one in ran) and best.run_summary is found
+    again = search_with_optuna(parabola, 1, "minimize", given | stored)
+    assert len(again.trials) == 7 and again.trials[:6] == found.trials
+    with pytest.raises(ApplyError, match=r"a study 'own' with direction=\['minimize'\]: give this search another"):
+        search_with_optuna(parabola, 1, "maximize", stored)
+
+
+def test_a_search_ends_with_its_time_and_needs_an_end(alone):
+    assert search_with_optuna(parabola, None, "minimize", {"timeout": -1.0}).trials == ()
+    for trials, options, reason in (
+        (None, {}, "has no end"),
+        (1, {"n_jobs": 2}, "n_jobs=2: all processes run one trial"),
+    ):
+        with pytest.raises(ApplyError, match=reason):
+            search_with_optuna(parabola, trials, "minimize", options)
+    with pytest.raises(ApplyError, match="gives 2 figures, and direction= has 1: give as many"):
+        search_with_optuna(lambda trial: [1.0, 2.0], 1, "minimize", {})
+    with pytest.raises(ValueError, match="of the first"):
+        search_with_optuna(parabola, 2, "minimize", {"catch": (KeyError,)})
+    several = search_with_optuna(lambda trial: (trial.number, float("nan")), 1, ["minimize", "maximize"], {})
+    assert several.trials[0].why == "an objective that is no number"
+    with pytest.raises(ApplyError, match="0 were pruned, and 1 failed; the last failed with an objective that is no"):
+        best_runs(several)
+
+
+def test_a_table_and_a_picture_tell_each_trial():
+    values = [(1.0, 5.0), (2.0, 9.0), (3.0, 4.0)]
+    trials = [SearchTrial(n, {"x": n / 3, "kind": "odd"}, one, "complete") for n, one in enumerate(values)]
+    trials += [SearchTrial(3, {"x": 1}, (), "failed", "why not"), SearchTrial(4, {"x": 2}, (7.0,), "pruned")]
+    several = SearchSummary(("minimize", "maximize"), tuple(trials))
+    assert [one.number for one in several.front()] == [0, 1]
+    assert several.table(["loss", "rows"]) == (
+        ["trial", "loss", "rows", "", ""],
+        [
+            ["0", "1", "5", "x 0, kind odd", "best"],
+            ["1", "2", "9", "x 0.3333, kind odd", "best"],
+            ["2", "3", "4", "x 0.6667, kind odd", ""],
+            ["3", "", "", "x 1", "failed: why not"],
+            ["4", "", "", "x 2", "pruned"],
+        ],
+    )
+    assert [one.objective for one in best_runs(several)] == [[1.0, 5.0], [2.0, 9.0]]
+    single = SearchSummary(("minimize",), tuple(replace(one, values=one.values[:1]) for one in trials))
+    for summary, names, best in ((several, ["loss", "rows"], 2), (single, ["loss"], 1)):
+        circles = ElementTree.fromstring(summary.picture(names)).findall(CIRCLE)
+        assert (len(circles), sum(one.get("fill") == "#c33" for one in circles)) == (3, best)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from click.testing import CliRunner
 
+from modular_converter.parallel.advice import machine
 from modular_converter.parallel.advice.devices import (
     Device,
     cluster_at_hand,
@@ -49,6 +54,37 @@ def test_the_file_is_a_table_that_the_commands_take(tmp_path: Path) -> None:
     assert all(0 < getattr(device, one) <= 1 for one in ("products", "attention", "moves"))
     assert set(device.peaks) == {"bfloat16", "float16", "float32", "float64"}
     assert all(speed > 0 for speed in device.peaks.values())
+
+
+def test_figures_are_what_is_moved_or_computed_in_a_second(alone, tmp_path, monkeypatch):
+    """By a clock of which each reading is a second after the one before."""
+    ticks, place = itertools.count(), torch.device("cpu")
+    sizes = SimpleNamespace(side=64, copied=4096, reduced=1024, rows=1, length=32, heads=2, calls=3, short_calls=40)
+    monkeypatch.setattr(machine, "_Sizes", lambda gpu: sizes)
+    monkeypatch.setattr(machine, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
+    monkeypatch.setenv("LOCAL_RANK", "7")
+    machine.measure_rank(0, 1, False, str(tmp_path))
+    found = json.loads((tmp_path / "figures.json").read_text())
+    assert os.environ["LOCAL_RANK"] == "0" and 0 < found["context_gib"] < found["memory_gib"]
+    assert found["peaks"] == dict.fromkeys(
+        ("bfloat16", "float16", "float32", "float64"), 2 * 64**3 * sizes.calls / 1e12
+    )
+    assert (found["products"], found["attention"], found["masked"], found["moves"]) == (0.25, 1.0, 0.75, 1.0)
+    moved = sizes.copied * sizes.calls
+    assert (found["bandwidth"], found["host_link"]) == (2 * moved / 1e9, moved / 1e9)
+    assert (found["kernel_us"], found["workspace_mib"]) == (1e6 / sizes.short_calls, 0)
+    assert found["launch_us"] == found["plain_us"] > found["backward_us"] > 0
+    pairs = sizes.rows * sizes.heads * sizes.length**2 // 2
+    plain, masked = (machine._attention_speed(place, sizes, torch.float32, masked=one) for one in (False, True))
+    assert (plain, masked) == (4 * 128 * pairs * sizes.calls, 3 * 128 * pairs * sizes.calls)
+    for dtype, each in ((torch.float32, 2 * 4 + 4 + 8 + 3 * 4), (torch.bfloat16, 2 * 2 + 2 + 4 + 3 * 2)):
+        assert machine._move_speed(place, sizes, dtype) == sizes.copied / 4 * each * sizes.calls
+    links, calls = machine._links(place, 2), sizes.short_calls // 4
+    assert links == pytest.approx(
+        {"link": sizes.reduced / (1 / sizes.calls - 1 / calls) / 1e9, "link_us": 1e6 / calls, "shared_us": 0.0}
+    )
+    assert machine._units(place, {"link_us": -16.0}) == {"unit_us": 27.0}  # 3 for each of 8 layers and the model
+    assert machine._units(place, {"link_us": 16.0}) == {"unit_us": 0.0}
 
 
 def test_an_entry_is_read_as_it_was_written(tmp_path: Path) -> None:

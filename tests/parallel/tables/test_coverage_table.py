@@ -1,5 +1,11 @@
 """The tables of a coverage run agree with its rows."""
 
+from types import SimpleNamespace
+
+import pytest
+
+from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.tables import coverage
 from modular_converter.parallel.tables.coverage import committed_section, markdown, summary
 
 
@@ -44,3 +50,32 @@ def test_models_with_other_numbers_in_the_loader_are_named():
     said = committed_section(rows)
     assert "1 run in transformers' loader. It gives other outputs or gradients, without an error, for b.\n" in said
     assert "| b | verified | outputs through the library's loader differ by 6.4 |" in said
+
+
+@pytest.mark.parametrize(
+    ("names", "states", "told"),
+    [
+        (["a", "b"], ["failed", "verified"], ["failed", "verified"]),
+        (["a", "a", "a"], ["failed", "verified", "verified"], ["verified"]),
+        (["a", "a"], ["failed", "refused"], ["refused"]),
+    ],
+)
+def test_a_folder_has_a_row_for_each_type_or_for_its_first_class_that_works(monkeypatch, names, states, told):
+    targets, left = [SimpleNamespace(name=one) for one in names], iter(states)
+    monkeypatch.setattr(coverage, "targets_of_folder", {"f": targets}.__getitem__)
+    monkeypatch.setattr(coverage, "_row", lambda target, pool: {"model": target.name, "state": next(left)})
+    found = list(coverage._rows("folder:f", None))
+    assert [one["state"] for one in found] == told
+    assert all((one["name"], one["folder"]) == ("folder:f", "f") for one in found)
+    [lost] = coverage._rows("folder:g", None)
+    assert lost == {"name": "folder:g", "folder": "g", "model": "g", "state": "failed", "reason": "KeyError: 'g'"}
+
+
+def test_a_plan_that_the_loader_refuses_or_cannot_say_is_told():
+    def refuse():
+        raise PlanError("a reason\nof two lines")
+
+    assert coverage._outcome(lambda: SimpleNamespace(outcome="verified")) == "verified"
+    assert coverage._outcome(refuse).startswith("refused: PlanError: a reason")
+    given = ({}, {"loader": "verified"}, {"loader": "not in its vocabulary: x: y"}, {"loader": "refused: " + 90 * "z"})
+    assert [*map(coverage._loader, given)] == ["", "verified", "its vocabulary lacks it", "refused: " + 71 * "z"]

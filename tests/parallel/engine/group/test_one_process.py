@@ -6,7 +6,6 @@ import gc
 import pytest
 import safetensors.torch
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -21,15 +20,6 @@ from modular_converter.parallel.engine.group.sharded_model import of_same_type, 
 from modular_converter.parallel.engine.group.training_checkpoint import saved_buffers
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Training
-
-
-@pytest.fixture
-def alone():
-    if dist.is_initialized():
-        pytest.skip("another group is there already")
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def net():
