@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ pytest.importorskip("transformers")
 from modular_converter.parallel import AutoLayout, Training, read_chosen  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.layout import Layout  # noqa: E402
+from modular_converter.parallel.tuning import auto  # noqa: E402
 from modular_converter.parallel.tuning.chosen import ChosenLayout, chosen_of  # noqa: E402
 from tests.parallel.launch import launch, line_of  # noqa: E402
 
@@ -157,3 +159,16 @@ def test_files_that_hold_no_choice_are_refused(tmp_path):
 def test_values_that_a_question_cannot_have_are_refused(change):
     with pytest.raises(ApplyError, match=f"AutoLayout\\({next(iter(change))}="):
         AutoLayout(**change)
+
+
+@pytest.mark.parametrize(
+    ("layout", "said"),
+    [
+        ("pp2", "stages: give AutoLayout(stages=True), and call the result's step"),
+        ("cp2", 'parts of each sequence, of which processes need the same rows: name layout="cp2"'),
+        ("ddp2", "3 forwards a step: make them, and give AutoLayout(batch=4)"),
+    ],
+)
+def test_what_the_callers_loop_must_do_is_told(layout, said):
+    setting = SimpleNamespace(layout=Layout.parse(layout), accumulate=3, rows=6)
+    assert auto._kind_of(SimpleNamespace(setting=setting)) == said

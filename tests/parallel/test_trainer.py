@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 
 pytest.importorskip("transformers")
 
+import torch  # noqa: E402
+
+from modular_converter.parallel.errors import ApplyError  # noqa: E402
+from modular_converter.parallel.layout import Layout  # noqa: E402
+from modular_converter.parallel.trainer import layout_trainer  # noqa: E402
 from tests.parallel.launch import launch, line_of  # noqa: E402
 
 
@@ -57,3 +64,61 @@ def same(one):
 )
 def test_what_would_train_otherwise_is_refused(found, case, reason):
     assert reason in found[case]
+
+
+@pytest.mark.parametrize(
+    ("args", "config", "said"),
+    [
+        ({"load_best_model_at_end": True}, {}, "leave out load_best_model_at_end, since Trainer would load whole"),
+        ({}, {"dispatch_batches": True}, "leave out dispatch_batches: each"),
+        ({}, {"even_batches": False}, "leave out even_batches=False: each"),
+        ({"eval_use_gather_object": True}, {}, "leave out eval_use_gather_object: each"),
+        ({"average_tokens_across_devices": False}, {}, "leave out average_tokens_across_devices=False: each"),
+        ({}, {}, ""),
+    ],
+)
+def test_options_by_which_rows_are_shared_otherwise_are_refused(args, config, said):
+    usual = {"load_best_model_at_end": False, "eval_use_gather_object": False, "average_tokens_across_devices": True}
+    accelerator = SimpleNamespace(**{"dispatch_batches": None, "even_batches": True, **config})
+    try:
+        layout_trainer._check_options(SimpleNamespace(**usual | args, accelerator_config=accelerator))
+    except ApplyError as error:
+        assert said and said in str(error)
+    else:
+        assert not said
+
+
+def test_a_model_of_other_processes_is_refused(monkeypatch):
+    monkeypatch.setattr(layout_trainer.dist, "get_world_size", lambda: 4)
+    for layout, said in (("tp2", "over all processes, and not mesh="), ("pp2.tp2", "no steps of stages")):
+        with pytest.raises(ApplyError, match=said):
+            layout_trainer._check_model(SimpleNamespace(layout=Layout.parse(layout)))
+    with pytest.raises(ApplyError, match="Linear is not parallelized: give LayoutTrainer the result of"):
+        layout_trainer._check_model(torch.nn.Linear(2, 2))
+
+
+def test_a_space_names_arguments_alone():
+    space, args = layout_trainer._known_only(lambda trial: trial, SimpleNamespace(known=1)), {"known": 2}
+    assert space(args) == args
+    with pytest.raises(ApplyError, match="hp_space gives lr, wd, which TrainingArguments do not have"):
+        space({"lr": 1, **args, "wd": 2})
+
+
+def test_a_loss_of_ones_own_is_tried_once_with_the_number_doubled():
+    calls, three = [], torch.arange(3.0)
+
+    def total(outputs, labels, num_items_in_batch=None):
+        calls.append((labels, num_items_in_batch))
+        return outputs.sum() / (num_items_in_batch or 1)
+
+    def checked(own, data):
+        trainer = SimpleNamespace(model=SimpleNamespace(layout=SimpleNamespace(data=data)), _loss_is_checked=False)
+        return layout_trainer.LayoutTrainer._checked_loss(trainer, own)
+
+    loss = checked(total, 2)
+    assert loss(three, "labels") == 3.0 and calls == [("labels", None)]
+    assert loss(three, "labels", num_items_in_batch=6) == loss(three, "labels", num_items_in_batch=6) == 0.5
+    assert calls[1:] == [("labels", 6), ("labels", 12), ("labels", 6)]
+    assert checked(lambda outputs, labels, num_items_in_batch: outputs.mean(), 1)(three, None, 3) == 1.0
+    with pytest.raises(ApplyError, match="must return a sum divided by num_items_in_batch"):
+        checked(lambda outputs, labels, num_items_in_batch: outputs.mean(), 2)(three, None, 3)

@@ -32,6 +32,7 @@ from modular_converter.parallel.advice.candidates import Question, advise, forec
 from modular_converter.parallel.advice.devices import Cluster, device_at_hand  # noqa: E402
 from modular_converter.parallel.advice.subject import model_in_question  # noqa: E402
 from modular_converter.parallel.cli import main  # noqa: E402
+from modular_converter.parallel.commands import tune as command  # noqa: E402
 from modular_converter.parallel.costs import CountRequest  # noqa: E402
 from modular_converter.parallel.errors import AdviceError  # noqa: E402
 from modular_converter.parallel.tuning import trial  # noqa: E402
@@ -99,6 +100,68 @@ def test_the_choices_of_each_setting_lead_to_it_and_to_no_other():
         taken = tree.parameters(one)
         fixed = SimpleNamespace(suggest_categorical=lambda name, values, taken=taken: taken[name])
         assert tree.suggested(fixed) is one
+
+
+def commanded(folder, monkeypatch, outcomes, **more):
+    """What the command makes of a study of the grid whose trials end so; its exit code, and the number of settings left."""
+    left_to_end, candidates = iter(outcomes), recorded()[0]
+    study, options = (
+        study_of(candidates),
+        {"limit": None, "timeout": 50.0, "trials": 3, "form": "text", "storage": None},
+    )
+    options |= {"optimizer": "adamw", "steps": 4, "output": folder / "best.json", "picture": None, **more}
+
+    def run_here(one, processes, limit_s):
+        assert (one.model, one.device, one.steps, processes) == ("sent", "cpu", 4, 2)
+        assert limit_s == 50.0 or options["limit"] and limit_s <= options["limit"]
+        assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+        kind = next(left_to_end)
+        if kind == "interrupted":
+            raise KeyboardInterrupt
+        return TrialOutcome(kind, "why", {} if kind else recorded()[1][str(one.chosen.values())])
+
+    monkeypatch.setattr(trial, "run_here", run_here)
+    monkeypatch.setattr(trial, "model_of_question", lambda subject: "sent")
+    before = signal.getsignal(signal.SIGTERM)
+    left = command._run(study, None, SimpleNamespace(cluster=SimpleNamespace(each=2)), False, options)
+    assert signal.getsignal(signal.SIGTERM) is before
+    return study, command._report(study, options, left), left
+
+
+def test_a_study_becomes_a_table_a_file_and_a_picture(tmp_path, monkeypatch, capsys):
+    picture = tmp_path / "front.svg"
+    study, code, left = commanded(tmp_path, monkeypatch, ["", "memory", ""], picture=picture)
+    best, outcome = study.front()[0]
+    assert (code, left) == (0, 0)
+    assert json.loads((tmp_path / "best.json").read_text()) == {**best.chosen.values(), "measured": outcome.measured}
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 4 and "the time ended" not in said.err
+    assert f'best.json: {best.chosen}; run it with parallelize(model, layout="{tmp_path}/best.json")' in said.err
+
+
+def test_a_study_in_json_says_what_is_left(tmp_path, monkeypatch, capsys):
+    study, code, left = commanded(tmp_path, monkeypatch, ["", "interrupted"], form="json")
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert (code, left, found["left"], found["objectives"]) == (0, 2, 2, ["tokens"])
+    [row] = found["trials"]
+    assert (row["kind"], row["why"], row["best"], row["layout"]) == (
+        "",
+        "why",
+        True,
+        str(study.front()[0][0].chosen.layout),
+    )
+    assert "the time ended: 1 trials ran, and 2 are left (with --storage the same command goes on)" in said.err
+
+
+@pytest.mark.parametrize(("limit", "ran", "left"), [(0.0, 0, 3), (40.0, 0, 3), (1000.0, 3, 0)])
+def test_a_trial_that_hangs_ends_the_study_if_its_time_has_ended(tmp_path, monkeypatch, capsys, limit, ran, left):
+    study, code, found = commanded(tmp_path, monkeypatch, 3 * ["hung"], limit=limit, storage="own.db")
+    assert (code, found, len(study.results())) == (1, left, ran)
+    said = capsys.readouterr().err
+    assert said.endswith("modular-plan: no setting ran\n") and not (tmp_path / "best.json").exists()
+    assert ("are left (the same command goes on)" in said) is bool(left)
 
 
 KINDS = st.sampled_from(["", "memory", "hung", "failed", "raises", "killed"])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 import torch
 from click.testing import CliRunner
 
 from modular_converter.parallel.cli import main
+from modular_converter.parallel.commands import measure_schedule
 from modular_converter.parallel.commands.measure_schedule import REPEATS, WARM_UP, _Run, layer_times
 from modular_converter.parallel.schedule.forecast import PipelineSetting, Timed, forecast
 from modular_converter.parallel.schedule.report import (
@@ -164,3 +167,58 @@ def test_a_pipeline_runs_beside_its_forecast(tmp_path):
 def test_wrong_uses_are_told(arguments, said):
     result = CliRunner().invoke(main, ["schedule", *arguments.split()])
     assert (result.exit_code, said in result.output) == (2, True), result.output
+
+
+class GivenClock:
+    """A clock of given readings."""
+
+    def __init__(self, device):
+        self.now = lambda: next(GivenClock.readings)
+        self.seconds = lambda start, end: end - start
+
+
+def test_a_transfer_is_half_of_a_median_round_trip(monkeypatch):
+    """Each round trip takes a second more than the one before."""
+    sent = []
+    monkeypatch.setattr(measure_schedule, "Clock", GivenClock)
+    for name, value in (("get_world_size", 2), ("get_rank", 1)):
+        monkeypatch.setattr(measure_schedule.dist, name, lambda *_, value=value: value)
+    for name in ("send", "recv"):
+        monkeypatch.setattr(
+            measure_schedule.dist, name, lambda data, to, name=name: sent.append((name, to, len(data)))
+        )
+    GivenClock.readings = (time for trip in range(9) for time in (100.0 * trip, 101.0 * trip))
+    assert measure_schedule.transfer_time(64, torch.device("cpu")) == (2 + 3 + 4 + 5 + 6) / 5 / 2
+    assert sent == 7 * [("recv", 0, 64), ("send", 0, 64)]
+    for name, value in (("get_rank", 2), ("get_world_size", 1)):
+        monkeypatch.setattr(measure_schedule.dist, name, lambda *_, value=value: value)
+        assert measure_schedule.transfer_time(64, torch.device("cpu")) == 0.0
+        monkeypatch.setattr(measure_schedule.dist, "get_rank", lambda: 0)
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_the_step_of_median_length_counts(alone, monkeypatch, trains):
+    weight, calls = torch.nn.Parameter(torch.ones(1)), []
+
+    class Steps:
+        clock = types.SimpleNamespace(
+            device=torch.device("cpu"), on=contextlib.nullcontext, timed=lambda: len(calls) * ("done",)
+        )
+
+        def parameters(self):
+            return [weight]
+
+        def step(self, **inputs):
+            assert weight.grad is None
+            weight.grad = torch.ones(1)
+            calls.append(("step", inputs))
+
+        def __call__(self, **inputs):
+            calls.append(("forward", inputs))
+
+    monkeypatch.setattr(measure_schedule, "Clock", GivenClock)
+    GivenClock.readings = iter([0, 90, 0, 80, 0, 5, 0, 1, 0, 4, 0, 2, 0, 3])
+    found = measure_schedule.measured_step(Steps(), {"x": 1}, trains)
+    assert (found.seconds, found.ranks, found.peaks) == (3, (7 * ("done",),), (0.0,))
+    assert calls == 7 * [("step" if trains else "forward", {"x": 1})]
+    assert (weight.item() < 1.0) is trains
