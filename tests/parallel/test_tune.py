@@ -164,6 +164,19 @@ def test_a_trial_that_hangs_ends_the_study_if_its_time_has_ended(tmp_path, monke
     assert ("are left (the same command goes on)" in said) is bool(left)
 
 
+def test_a_trial_whose_end_was_written_and_not_told_is_told():
+    candidates, measured = recorded()
+    storage = optuna.storages.InMemoryStorage()
+    study = study_of(candidates, storage=storage)
+    running = study.study.ask()
+    one = study.tree.suggested(running)
+    outcome = TrialOutcome("", "", measured[str(one.chosen.values())])
+    running.set_user_attr("values", one.chosen.values())
+    running.set_user_attr("outcome", [outcome.kind, outcome.why, outcome.measured])
+    assert study.results() == []
+    assert study_of(candidates, storage=storage).results() == [(one, outcome)]
+
+
 KINDS = st.sampled_from(["", "memory", "hung", "failed", "raises", "killed"])
 
 

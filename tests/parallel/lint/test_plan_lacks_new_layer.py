@@ -36,8 +36,10 @@ class OldLayer(nn.Module):
 """
 
 
-def lint_plan(folder: pathlib.Path, layer: str, config: str = "pass", holder: str = "mlp") -> list[Finding]:
-    """The findings of MC314 about a layer that a modular file adds to the MLP of `PLANNED_MODEL`."""
+def lint_plan(
+    folder: pathlib.Path, layer: str, config: str = "pass", holder: str = "mlp", code: str = "MC314"
+) -> list[Finding]:
+    """The findings of a rule about a layer that a modular file adds to the MLP of `PLANNED_MODEL`."""
     (folder / "old").mkdir()
     (folder / "new").mkdir()
     (folder / "old" / "configuration_old.py").write_text(PLANNED)
@@ -51,7 +53,7 @@ def lint_plan(folder: pathlib.Path, layer: str, config: str = "pass", holder: st
         f"        {layer}\n\n\nclass NewLayer(OldLayer):\n    pass\n"
     )
     found = convert(str(modular), Library(profile_settings())).findings
-    return [finding for finding in found if finding.code == "MC314"]
+    return [finding for finding in found if finding.code == code]
 
 
 GATE = "self.gate = nn.Linear(config.hidden_size, config.inner_size, bias=False)"
@@ -145,3 +147,12 @@ class Layer:
     assert isinstance(node, ast.ClassDef)
     found = linear_layers(node)
     assert {name: layer.features for name, layer in found.items()} == {"up": ("config.width", "config.inner")}
+
+
+@pytest.mark.parametrize("layer", ["pass", "self.gate = None", "setattr(self, 'gate', None)"])
+def test_an_entry_for_a_layer_that_is_not_there(layer: str, tmp_path: pathlib.Path) -> None:
+    """What a class sets, or has in a string, may be the layer."""
+    config = 'base_model_tp_plan = {"mlp.up": "colwise", "mlp.gate": "colwise"}'
+    found = lint_plan(tmp_path, layer, config, code="MC311")
+    assert len(found) == (layer == "pass")
+    assert all("has an entry `mlp.gate`, but the generated model has no such" in one.message for one in found)

@@ -136,6 +136,7 @@ call("transpose: of_matrices", "a b c")(lambda m: m.x.mT)
 call("cat: by_names", "c a", "c b")(lambda m: torch.cat(dim=1, tensors=[m.x, m.y]))
 call("cat: viewed", "a b", "a b")(lambda m: torch.cat([m.x, m.y], 1).view(m.a, 2, m.b))
 call("stack: flattened", "a b", "a b")(lambda m: torch.stack([m.x, m.y], -1).flatten(-2))
+call("stack: before_the_last", "a b", "a b")(lambda m: torch.stack([m.x, m.y], -2) * 2)
 call("native_batch_norm: in_training", "a b c")(lambda m: F.batch_norm(m.x, None, None, training=True))
 call("native_layer_norm: with_statistics", "a b c", "c", "c")(
     lambda m: torch.native_layer_norm(m.x, (m.c,), m.y, m.z, 1e-5)
