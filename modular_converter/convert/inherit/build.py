@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from modular_converter.convert.inherit.bases import ClassMerge, class_header, merge_bases, merge_members, replaced_base
 from modular_converter.convert.inherit.inherited_members import (
@@ -274,60 +273,6 @@ def _docstring(child: ClassBlock, parent: ClassBlock) -> ClassSpan:
 
 
 @dataclass(frozen=True)
-class _KnownMerge:
-    """A generated class, with the questions of its merge about other classes, and the answers."""
-
-    merged: Merged
-    answers: Mapping[tuple[str, tuple[str, ...]], object]
-
-
-_QUESTIONS = (
-    "is_set_above",
-    "binds",
-    "hook_sets_attributes",
-    "makes_otherwise",
-    "has_method",
-    "may_be_heir",
-    "may_reach",
-)
-"""The fields of `Surroundings` that a merge asks. Most merges ask little, so that it is not answered before."""
-
-
-def merge_once(
-    child: Statement, parent: Statement, parent_base: str, names: ModelNames, settings: Settings, around: Surroundings
-) -> Merged:
-    """`merge_class`, or its result for the same classes where all questions have the same answers still. Drafts
-    of a modular file differ in a class or two: of 630 merges for eight models, 116 are made (27 November 2026).
-
-    Of the names of the module and of the ancestors only those are looked at that the two classes can ask for.
-    """
-    named = around.module_names & (child.uses | parent.uses)
-    above = {base: around.ancestors[base] for base in child.bases if base in around.ancestors}
-    classes = (child.text, parent.text, parent.name, parent_base, names, settings)
-    mappings = (frozenset(some.items()) for some in (above, around.siblings, around.in_front))
-    known = _known_merges(classes, named, around.added, around.stays_generic, around.is_parent, *mappings)
-    for merge in known:
-        if all(getattr(around, question)(*asked) == answer for (question, asked), answer in merge.answers.items()):
-            return merge.merged
-    answers: dict[tuple[str, tuple[str, ...]], object] = {}
-
-    def noting(question: str) -> Any:
-        ask = getattr(around, question)
-        return lambda *asked: answers.setdefault((question, asked), ask(*asked))
-
-    asking = replace(around, module_names=named, ancestors=above, **{one: noting(one) for one in _QUESTIONS})
-    merged = merge_class(*classes, asking)
-    known.append(_KnownMerge(merged, answers))
-    return merged
-
-
-@functools.lru_cache(maxsize=256)
-def _known_merges(*key: object) -> list[_KnownMerge]:
-    """The merges of one child and one parent."""
-    return []
-
-
-@dataclass(frozen=True)
 class BuiltClass:
     """A class of the modular file as it is generated."""
 
@@ -407,7 +352,8 @@ def _merge(
         classes.may_reach,
     )
     try:
-        merged = merge_once(statement, parent, base, neighbours.target.names, library.settings, around)
+        names = neighbours.target.names
+        merged = merge_class(statement.text, parent.text, parent.name, base, names, library.settings, around)
     except SyntaxError as error:
         place = Location(neighbours.target.path, statement.line)
         reason = f"{error.msg}, as libcst reads this class or its parent"
