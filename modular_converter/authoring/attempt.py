@@ -88,28 +88,6 @@ class FileDifference:
         return not self.bytes_differ if self.file.is_generated else self.is_same_code
 
 
-Comparisons = dict[tuple[str, str], FileDifference]
-"""Path and generated text -> the differences from the flat file."""
-
-
-def compare_models(
-    flat: FlatModel, texts: Mapping[str, str], library: Library, known: Comparisons
-) -> tuple[FileDifference, ...]:
-    """The differences, file by file.
-
-    Args:
-        texts: path -> generated text.
-        known: what has been compared with this flat model before; extended.
-    """
-    found = []
-    for file in flat.files:
-        key = file.path, texts.get(file.path, "")
-        if key not in known:
-            known[key] = _compare(file, key[1], library)
-        found.append(known[key])
-    return tuple(found)
-
-
 def compare_roughly(flat: FlatModel, texts: Mapping[str, str]) -> tuple[FileDifference, ...]:
     """The definitions that differ in unformatted texts; they explain why a conversion fails."""
     found = []
@@ -298,23 +276,8 @@ def attempt(draft: Draft, library: Library, reasons: Mapping[str, str]) -> Proof
     known = _known(draft.flat, library)
     text = modular_text(draft)
     if text not in known.outcomes:
-        _format([text], draft.flat, library)
-        known.outcomes[text] = _outcome(known.modular[text], draft.flat, library, known)
+        known.outcomes[text] = _outcome(text, draft.flat, library, known.formats)
     return Proof(draft, *known.outcomes[text], reasons)
-
-
-def format_ahead(drafts: Sequence[Draft], library: Library) -> None:
-    """Format the modular files of drafts of one model, all at once: to start the formatter takes longest."""
-    _format([modular_text(closed(draft)) for draft in drafts], drafts[0].flat, library)
-
-
-def _format(drafts: Collection[str], flat: FlatModel, library: Library) -> None:
-    known = _known(flat, library)
-    new = {*drafts} - known.modular.keys()
-    stem = flat.modular.removesuffix(".py")
-    places = {f"{stem}_{number}.py" if number else flat.modular: text for number, text in enumerate(sorted(new))}
-    texts = format_files(places, library.settings).texts
-    known.modular.update((text, texts[place]) for place, text in places.items())
 
 
 Outcome = tuple[str, Conversion, tuple[FileDifference, ...], Mapping[str, str]]
@@ -325,12 +288,9 @@ Outcome = tuple[str, Conversion, tuple[FileDifference, ...], Mapping[str, str]]
 class _Known:
     """The results of the drafts of one model. One in six is like one before; two in three give no other file."""
 
-    modular: dict[str, str] = field(default_factory=dict)
-    """Modular file -> the same, formatted."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     """Modular file, not formatted -> what it gave."""
     formats: FormatMemory = field(default_factory=FormatMemory)
-    comparisons: Comparisons = field(default_factory=dict)
 
 
 @functools.lru_cache(maxsize=1)
@@ -338,11 +298,13 @@ def _known(flat: FlatModel, library: Library) -> _Known:
     return _Known()
 
 
-def _outcome(text: str, flat: FlatModel, library: Library, known: _Known) -> Outcome:
+def _outcome(text: str, flat: FlatModel, library: Library, formats: FormatMemory) -> Outcome:
     path = flat.modular
-    run = Run(library.settings, {path: text}, workers=1, format=known.formats.format, read=library)
+    text = format_files({path: text}, library.settings).texts[path]
+    run = Run(library.settings, {path: text}, workers=1, format=formats.format, read=library)
     conversion = run.convert([path])[0]
     if not conversion.failed:
-        return text, conversion, compare_models(flat, conversion.files, library, known.comparisons), conversion.files
+        made = conversion.files
+        return text, conversion, tuple(_compare(one, made.get(one.path, ""), library) for one in flat.files), made
     rough = convert(path, library.under({path: text})).files
     return text, conversion, compare_roughly(flat, rough) if rough else (), rough

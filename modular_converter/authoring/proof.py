@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from modular_converter.authoring.attempt import FileDifference, Proof, attempt, format_ahead, guarded_keys, plain_keys
+from modular_converter.authoring.attempt import FileDifference, Proof, attempt, guarded_keys, plain_keys
 from modular_converter.authoring.class_changes import other_layout
 from modular_converter.authoring.draft import Draft, How, explicit, head_text, headers
 from modular_converter.authoring.flat_model import FlatFile, FlatModel
@@ -133,7 +133,6 @@ def _in_order(proof: Proof, library: Library) -> Proof:
     for _ in range(MOST_ROUNDS):
         if proof.round_trips or not (changes := _order_changes(proof)):
             break
-        format_ahead([_changed_draft(proof, some) for some in changes[:MOST_TRIES]], library)
         tries = (_changed(proof, some, library) for some in changes[:MOST_TRIES])
         better = next((one for one in tries if _in_place(one) > _in_place(proof)), None)
         proof = better or _changed(proof, changes[0 if changes[0][0][1] is How.HEIR else -1], library)
@@ -166,15 +165,11 @@ def _shortest(name: str, start: Draft, proof: Proof, library: Library) -> Proof:
 
 def _changed(proof: Proof, changes: Sequence[Change], library: Library) -> Proof:
     """The proof of a draft with some definitions in another form."""
-    reasons = {**proof.reasons, **{name: "the order of the definitions" for name, _, _ in changes}}
-    return attempt(_changed_draft(proof, changes), library, reasons)
-
-
-def _changed_draft(proof: Proof, changes: Sequence[Change]) -> Draft:
     draft = proof.draft
     for name, how, taken in changes:
         draft = draft.imported(name, taken) if taken else draft.with_how({name: how})
-    return draft
+    reasons = {**proof.reasons, **{name: "the order of the definitions" for name, _, _ in changes}}
+    return attempt(draft, library, reasons)
 
 
 def _in_place(proof: Proof) -> int:
