@@ -251,10 +251,11 @@ def _makers(name: str, module: Module, library: Library) -> Iterator[tuple[str, 
         return name.endswith(endings) or name in settings.implied_bases
 
     for mentions in (INIT_SUBCLASS, METACLASS):
-        for home, one in library.resolver.homes_of_lineage(name, module, mentions, is_of_library):
-            if one is not None and home is not module and mentions in one.text:
+        for above in library.resolver.ancestors(name, module, mentions, is_of_library):
+            one = above.statement
+            if one is not None and above.home is not module and mentions in one.text:
                 metaclass = metaclass_of(class_node(one.text))
-                if mentions == INIT_SUBCLASS or library.resolver.makes_otherwise(metaclass, home):
+                if mentions == INIT_SUBCLASS or library.resolver.makes_otherwise(metaclass, above.home):
                     yield mentions, one.text
 
 

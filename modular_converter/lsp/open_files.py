@@ -341,10 +341,11 @@ def _place(definition: Definition, library: Library) -> Location | None:
 def _above(statement: Statement, module: Module, library: Library, method: str) -> Iterator[Location]:
     """The definitions of a method in the ancestors of a class, in installed packages too, the nearest first."""
     for base in statement.bases:
-        for home, parent in library.resolver.homes_of_lineage(base, module, anywhere=True):
-            if parent is not None:
+        for above in library.resolver.ancestors(base, module, anywhere=True):
+            if (parent := above.statement) is not None:
                 lines = (parent.line + node.lineno - 1 for node in _methods(parent) if node.name == method)
-                yield from (locate_word(home.path, method, library.text(home.path), line) for line in lines)
+                path = above.home.path
+                yield from (locate_word(path, method, library.text(path), line) for line in lines)
 
 
 def generated_lines(modular: str, line: int, files: OpenFiles) -> list[LineRange]:

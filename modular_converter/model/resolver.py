@@ -62,7 +62,7 @@ class Definition(NamedTuple):
     """None for the module itself."""
 
 
-class _Ancestor(NamedTuple):
+class Ancestor(NamedTuple):
     """A base as a module names it, and what that is."""
 
     name: str
@@ -153,32 +153,18 @@ class Resolver:
         """A class that a module names, and its ancestors; None for each that cannot be read, or whose module does not hold
         the text `mentions`. `object` is left out.
         """
-        yield from (one for _, one in self.homes_of_lineage(name, module, mentions))
-
-    def homes_of_lineage(
-        self,
-        name: str,
-        module: Module,
-        mentions: str = "",
-        but: Callable[[str], bool] = lambda name: False,
-        *,
-        anywhere: bool = False,
-    ) -> Iterator[tuple[Module, Statement | None]]:
-        """The same, each with the module that defines it; classes whose name is one of `but` are left out as `object` is.
-        `anywhere` says whether those of other packages are read, too.
-        """
-        return ((one.home, one.statement) for one in self._ancestors(name, module, mentions, but, anywhere))
+        yield from (one.statement for one in self.ancestors(name, module, mentions))
 
     def makes_otherwise(self, metaclass: str, module: Module) -> bool:
         """Whether a metaclass that a module names may do something where a class is made, which the plain ones do not."""
-        above = self.homes_of_lineage(metaclass, module, but=is_plain_metaclass)
+        above = (one.statement for one in self.ancestors(metaclass, module, but=is_plain_metaclass))
         return any(
-            one is None or not MAKING.isdisjoint(bindings_of(*class_node(one.text).body).binds) for _, one in above
+            one is None or not MAKING.isdisjoint(bindings_of(*class_node(one.text).body).binds) for one in above
         )
 
     def may_bind(self, name: str, module: Module, attribute: str) -> bool:
         """Whether a class that a module names, or an ancestor other than `object`, binds an attribute, or cannot be read."""
-        for one in self._ancestors(name, module):
+        for one in self.ancestors(name, module):
             if one.statement is not None:
                 known: Container[str] | None = names_in_class(one.statement.text)
             else:
@@ -187,16 +173,22 @@ class Resolver:
                 return True
         return False
 
-    def _ancestors(
+    def ancestors(
         self,
         name: str,
         module: Module,
         mentions: str = "",
         but: Callable[[str], bool] = lambda name: False,
+        *,
         anywhere: bool = False,
-    ) -> Iterator[_Ancestor]:
+    ) -> Iterator[Ancestor]:
         """A class and its ancestors, each once, whatever circles a file may write. A class that takes the name of its base has
         one that cannot be read.
+
+        Args:
+            mentions: see `lineage`.
+            but: says by its name of a class whether it is left out as `object` is.
+            anywhere: whether those of other packages are read, too.
         """
         waiting: list[tuple[str, Module, Statement | None]] = [(name, module, None)]
         seen = set[tuple[str, str]]()
@@ -206,10 +198,10 @@ class Resolver:
                 continue
             home, statement = self.statement(name, module, mentions, anywhere)
             if statement is None or statement is heir or statement.role is not Role.CLASS:
-                yield _Ancestor(name, module, home, None)
+                yield Ancestor(name, module, home, None)
             elif (home.path, statement.name) not in seen:
                 seen.add((home.path, statement.name))
-                yield _Ancestor(name, module, home, statement)
+                yield Ancestor(name, module, home, statement)
                 waiting += ((base, home, statement) for base in reversed(statement.bases))
 
     def statement(
