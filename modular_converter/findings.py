@@ -196,14 +196,15 @@ class ClassFinding:
 
     node: ast.AST
     """The place: a node of the class's syntax tree, whose lines count from the class."""
-    diagnose: Callable[[Location], Finding]
+    finding: Finding
+    """With no place."""
 
 
 def finding_at(
     node: ast.AST, diagnose: Callable[Concatenate[Location, Given], Finding], *given: Given.args, **named: Given.kwargs
 ) -> ClassFinding:
     """The finding that a rule's function words, with its arguments except the place."""
-    return ClassFinding(node, lambda place: diagnose(place, *given, **named))
+    return ClassFinding(node, diagnose(Location(""), *given, **named))
 
 
 class ConversionError(Exception):

@@ -15,7 +15,6 @@ from modular_converter.authoring.library_index import normal
 from modular_converter.convert.inherit.build import merge_class, rename_class
 from modular_converter.convert.inherit.statements import BODY_INDENT, Body, Line, body_of
 from modular_converter.convert.source.library import ModelNames
-from modular_converter.findings import Location
 from modular_converter.model import lexer
 from modular_converter.model.bindings import Function, bindings_in, bindings_of, own_nodes
 from modular_converter.model.class_blocks import INDENT, SUPER_KWARGS, ClassBlock, Member, lines_of, parse_class
@@ -308,7 +307,7 @@ def _wrong_methods(
         block = own if is_same else parse_class(merged.text)
     except (SyntaxError, ValueError, RecursionError):
         return every
-    if any(one.diagnose(Location("")).rule not in STAY_AS_WRITTEN for one in merged.findings):
+    if any(one.finding.rule not in STAY_AS_WRITTEN for one in merged.findings):
         return every
     if same_class(block, own):
         return frozenset()

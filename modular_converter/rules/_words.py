@@ -98,7 +98,7 @@ class Obstacle(NamedTuple):
 
     def finding(self, rule: Rule) -> ClassFinding:
         """What the rule says about it."""
-        return ClassFinding(self.node, lambda place: not_mergeable(rule, place, self.override, self.reason, self.help))
+        return ClassFinding(self.node, not_mergeable(rule, Location(""), self.override, self.reason, self.help))
 
 
 def not_mergeable(rule: Rule, location: Location, override: str, reason: str, help: str | None = None) -> Finding:

@@ -237,7 +237,7 @@ def has_effect(argument: ast.expr, method: str) -> bool:
 
 def ignored_arguments(findings: Iterable[ClassFinding]) -> list[ast.expr]:
     """The arguments that findings tell to be ignored."""
-    told = (one.node for one in findings if one.diagnose(Location("")).rule is SUPER_ARGUMENT_IGNORED)
+    told = (one.node for one in findings if one.finding.rule is SUPER_ARGUMENT_IGNORED)
     return [one for one in told if isinstance(one, ast.expr)]
 
 

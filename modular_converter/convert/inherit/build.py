@@ -153,7 +153,7 @@ def merge_class(
     plan += (taken(one.text, True, one.line) for one in changes_below(child_text))
     if not apart and (refused := refused_overrides(child, parent, findings)):
         merged = merge_class(*given, refused)
-        if not any(one.diagnose(Location("")).is_error for one in merged.findings):
+        if not any(one.finding.is_error for one in merged.findings):
             return merged
     return Merged(tuple(span for span in with_super_calls(plan, merge) if span.text), tuple(findings))
 
@@ -525,4 +525,4 @@ def _finding(finding: ClassFinding, statement: Statement, path: str) -> Finding:
         place = Location(path)
     below = statement.line - 1
     end = None if place.end_line is None else place.end_line + below
-    return finding.diagnose(replace(place, line=place.line + below, end_line=end))
+    return replace(finding.finding, location=replace(place, line=place.line + below, end_line=end))

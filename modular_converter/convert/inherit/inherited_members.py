@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeGuard
 
 from modular_converter.convert.inherit.bases import ClassMerge
-from modular_converter.findings import ClassFinding, Edit, Location, apply_edits, edit_of
+from modular_converter.findings import ClassFinding, Edit, apply_edits, edit_of
 from modular_converter.model.bindings import (
     COMPREHENSIONS,
     FUNCTIONS,
@@ -250,7 +250,7 @@ def refused_overrides(child: ClassBlock, parent: ClassBlock, findings: Iterable[
     inheritance.
     """
     found = [*findings]
-    errors = {getattr(one.node, "lineno", 0) for one in found if one.diagnose(Location("")).is_error}
+    errors = {getattr(one.node, "lineno", 0) for one in found if one.finding.is_error}
     dropped = ignored_arguments(found)
     theirs = _members(parent, child.binds) if errors or dropped else {}
     refused: set[str] = set()

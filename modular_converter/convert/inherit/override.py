@@ -11,7 +11,7 @@ from dataclasses import replace
 from modular_converter.convert.inherit.bases import ClassMerge
 from modular_converter.convert.inherit.statements import BODY_INDENT, Body, Line, body_of
 from modular_converter.convert.inherit.super_calls import merge_statements
-from modular_converter.findings import ClassFinding, Location, character_column, finding_at
+from modular_converter.findings import ClassFinding, character_column, finding_at
 from modular_converter.model.bindings import EMPTY, Function, bindings_in, bindings_of, parameters_of, signature_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassSpan, Member
 from modular_converter.model.index import is_docstring
@@ -44,9 +44,7 @@ def merge_override(child: Member, parent: Member, merge: ClassMerge) -> Member:
         # As in the published files, a parameter is left out that no line reads any more: `del self.x` (vaultgemma in 5.12).
         tried = replace(merge, findings=[], overrides=dict(merge.overrides))
         merged = _merge_override(child, child, parent, tried)
-        if not any(
-            one.diagnose(Location("")).rule is calls_of_super.PARAMETER_WITHOUT_VALUE for one in tried.findings
-        ):
+        if not any(one.finding.rule is calls_of_super.PARAMETER_WITHOUT_VALUE for one in tried.findings):
             merge.overrides.update(tried.overrides)
             merge.findings.extend(tried.findings)
             return merged

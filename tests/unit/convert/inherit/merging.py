@@ -6,7 +6,7 @@ import textwrap
 
 from modular_converter.convert.inherit.build import Merged, merge_class
 from modular_converter.convert.source.library import ModelNames
-from modular_converter.findings import Location, locate
+from modular_converter.findings import locate
 from modular_converter.settings.load import profile_settings
 
 
@@ -21,7 +21,7 @@ def merged(child: str, parent: str, bases: str = "nn.Module") -> Merged:
 def merge(child: str, parent: str, bases: str = "nn.Module") -> str:
     """The text of the merged class, which may have no findings."""
     result = merged(child, parent, bases)
-    assert not [finding.diagnose(Location("modular")) for finding in result.findings]
+    assert not [finding.finding for finding in result.findings]
     compile(result.text, "merged", "exec")
     return result.text
 
@@ -30,8 +30,8 @@ def findings(child: str, parent: str, bases: str = "nn.Module") -> list[tuple[st
     """The findings: code, line of the child's class, message."""
     found = []
     for finding in merged(child, parent, bases).findings:
-        finding = finding.diagnose(locate("modular", finding.node, child_text(child)))
-        found.append((finding.code, finding.location.line, finding.message))
+        place = locate("modular", finding.node, child_text(child))
+        found.append((finding.finding.code, place.line, finding.finding.message))
     return found
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from modular_converter.convert.inherit.build import merge_class
-from modular_converter.findings import Location
 from tests.unit.convert.inherit.merging import NAMES, SETTINGS, child_text, class_text, findings, merge, merged
 
 
@@ -22,7 +21,7 @@ def value(text: str, call: str) -> Any:
 
 def cures(child: str, parent: str) -> list[str]:
     """What the warnings advise."""
-    told = [finding.diagnose(Location("modular")) for finding in merged(child, parent, bases="object").findings]
+    told = [finding.finding for finding in merged(child, parent, bases="object").findings]
     assert {one.code for one in told} == {"MC315"}
     return [one.help for one in told]
 
@@ -94,7 +93,7 @@ def test_arguments_that_the_parent_does_not_take_are_told(passed: str, header: s
 
 
 def messages(child: str, parent: str) -> list[str]:
-    return [one.diagnose(Location("modular")).message for one in merged(child, parent, bases="object").findings]
+    return [one.finding.message for one in merged(child, parent, bases="object").findings]
 
 
 NOT_PASSED = {

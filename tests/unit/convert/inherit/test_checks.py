@@ -8,7 +8,7 @@ import pytest
 
 from modular_converter.convert.inherit.build import merge_class
 from modular_converter.facts import Surroundings
-from modular_converter.findings import Location, locate
+from modular_converter.findings import locate
 from tests.unit.convert.inherit.merging import NAMES, SETTINGS, class_text, findings, merged
 
 
@@ -67,7 +67,7 @@ CURES = {
 
 @pytest.mark.parametrize(("child", "parent", "cure"), CURES.values(), ids=CURES)
 def test_the_cure_is_one_that_the_member_can_have(child: str, parent: str, cure: str) -> None:
-    [found] = [one.diagnose(Location("modular")) for one in merged(child, parent).findings]
+    [found] = [one.finding for one in merged(child, parent).findings]
     assert found.code == "MC206" and (found.help or "").startswith(cure)
 
 
@@ -190,7 +190,7 @@ def among(
             in_front={base: (texts.get(base),) for base in child_bases.partition("OldMLP")[0].split(", ")[:-1]},
         ),
     ).findings
-    places = [(one.diagnose(Location("modular")), locate("modular", one.node, text)) for one in found]
+    places = [(one.finding, locate("modular", one.node, text)) for one in found]
     return [(one.code, place.line, place.column) for one, place in places]
 
 

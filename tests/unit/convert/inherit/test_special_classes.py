@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from modular_converter.convert.inherit.build import Merged, merge_class
-from modular_converter.findings import Location
 from tests.unit.convert.inherit.merging import NAMES, SETTINGS, class_text
 
 
@@ -23,7 +22,7 @@ def _parted(text: str) -> tuple[str, str]:
 
 def told(child: str, parent: str) -> list[str]:
     """The codes of the findings."""
-    return [one.diagnose(Location("modular")).code for one in merged(child, parent).findings]
+    return [one.finding.code for one in merged(child, parent).findings]
 
 
 REFUSED = {
@@ -97,7 +96,7 @@ def test_what_two_classes_may_be_and_one_may_not(child: str, parent: str, codes:
 @pytest.mark.parametrize(("header", "repeats"), [("OldMLP", True), ("OldMLP, tag='b'", False)])
 def test_a_keyword_that_the_child_gives_another_value_cannot_be_repeated(header: str, repeats: bool) -> None:
     (finding,) = merged(f"{header}:: b = 1", "Root, tag='a':: a = 1").findings
-    cure = finding.diagnose(Location("modular")).help
+    cure = finding.finding.help
     assert cure.endswith("rite the class out.") and ("`tag='a'`" in cure) is repeats
 
 
