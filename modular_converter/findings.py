@@ -303,11 +303,7 @@ _TEXT = re.compile(
 def _word_places(source: str) -> tuple[dict[str, list[tuple[int, int]]], ...]:
     """Word -> line, from 1, and column, from 0, of each place where it stands alone, in their order: in code, and in all."""
     text = "\n".join(split_lines(source))
-    return _places_in(_TEXT.sub(_blank, text)), _places_in(text)
-
-
-def _blank(found: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", found[0])
+    return _places_in(_TEXT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)), _places_in(text)
 
 
 def _places_in(text: str) -> dict[str, list[tuple[int, int]]]:

@@ -423,10 +423,6 @@ def _kind(value: object) -> str:
     return kind
 
 
-def _kinds(value: object) -> dict[str, str]:
-    return {suffix: _kind(kind) for suffix, kind in _text_table(value).items()}
-
-
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"must be true or false, not {value!r}")
@@ -495,10 +491,6 @@ def _banner(value: object) -> str:
     return text
 
 
-def _severity(value: object) -> Severity:
-    return Severity(_one_of(tuple(severity.value for severity in Severity))(value))
-
-
 def _rules(resolve: Callable[[str], str], value: object) -> tuple[str, ...]:
     """Codes and beginnings of codes; `resolve` is a function of `modular_converter.rules`."""
     try:
@@ -525,7 +517,7 @@ _PLAIN: Mapping[Callable[[object], object], str] = {
 READERS: Mapping[str, Callable[[object], object]] = {
     **{key: reader for reader, keys in _PLAIN.items() for key in keys.split()},
     "auto-tables": _files_below,
-    "kinds": _kinds,
+    "kinds": lambda value: {suffix: _kind(kind) for suffix, kind in _text_table(value).items()},
     "default-kind": _kind,
     "modular-kind": _kind,
     "layout": _one_of(LAYOUTS),
@@ -534,7 +526,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "formatter-version": _version,
     "post-format": _tools,
     "accept-release": _version,
-    "replaced-dependency": _severity,
+    "replaced-dependency": lambda value: Severity(_one_of(tuple(one.value for one in Severity))(value)),
     "max-file-bytes": functools.partial(_at_least, 1),
     "required-version": _required_version,
     "workers": functools.partial(_at_least, 0),

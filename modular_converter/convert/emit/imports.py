@@ -254,10 +254,8 @@ def _render(gathered: _Gathered, behind: list[str], modular: ImportSource, optio
         if needed and any(name.bound in known for statement in modular.statements for name in statement.imports):
             lines = [line.strip() for line in lines]
         checks = [f"from {optional.module} import {optional.call(library)}" for library in needed]
-        blocks += [_block(optional.call(library), gathered.optional[library]) for library in needed]
+        for library in needed:
+            body = "".join(f"    {line}\n" for line in gathered.optional[library])
+            blocks.append(f"if {optional.call(library)}():\n{body}")
     protected = [text.rstrip("\n") + "\n" for text in blocks]
     return "".join(line + "\n" for line in (*lines, *behind, *checks)) + "".join(protected)
-
-
-def _block(check: str, lines: Sequence[str]) -> str:
-    return f"if {check}():\n" + "".join(f"    {line}\n" for line in lines)
