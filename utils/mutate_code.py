@@ -315,6 +315,7 @@ def pytest_passes(tree: Path, arguments: Sequence[str], variables: Mapping[str, 
         run.join(0.5)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(run.pid, signal.SIGKILL)  # what the tests have started
+    run.kill()  # which may have no group of its own yet
     run.join()
     return run.exitcode == 0
 

@@ -68,6 +68,7 @@ def test_advice_is_a_line_and_a_table_json_or_a_page():
     assert {one["rows"] for one in found["candidates"] if one["layout"].startswith(("ddp", "fsdp"))} == {1}
     page = advice("--format", "html")
     assert page.startswith("<!doctype html>") and found["recommended"][:20] in page
+    assert page.count("<tr>") > len(found["candidates"]) and "<h2>All layouts</h2>" in page
 
 
 def test_devices_are_named_or_measured(tmp_path):

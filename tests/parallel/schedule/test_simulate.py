@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from modular_converter.parallel.errors import ScheduleError
 from modular_converter.parallel.schedule.forecast import Timeline, simulate
 from modular_converter.parallel.schedule.orders import SCHEDULES, Action, ActionOrder, Work, inference_order, order_of
-from modular_converter.parallel.schedule.stage_costs import StageCost
+from modular_converter.parallel.schedule.stage_costs import PartWork, StageCost
 
 
 UNIT = StageCost(1.0, 1.0, 1.0, activations=1.0)
@@ -179,3 +179,9 @@ def test_the_loss_needs_bytes_while_its_backward_runs():
     last = replace(cost, temporary=3.0)
     assert peaks("1F1B", 1, 4, cost, last) == [2.0, 4.0]
     assert (cost + last).temporary == 3.0
+
+
+def test_work_becomes_seconds_and_bytes():
+    """A backward of inputs has the products with weights again, and twice those between activations."""
+    found = PartWork(60.0, 6.0, 1.0, 5, 7.0, 8.0).cost(2.0, 4.0, 3.0)
+    assert found == StageCost(33.0, 36.0, 30.0, 1.0, 20.0, 15.0, 7.0, 8.0)

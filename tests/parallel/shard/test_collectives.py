@@ -94,3 +94,15 @@ def test_a_tensor_that_has_changed_enters_anew():
     assert (
         found[0] == found[1] == (True, False, [63.0, 63.0])
     )  # 1 + 2 for the first use, 3 * 10 on each rank for the second
+
+
+def test_ranks_that_are_threads_sum_their_parts():
+    found = {}
+
+    def work(group):
+        parts = [torch.tensor([[1.0, 2.0, 3.0]]) * 10**part + group.rank for part in range(3)]
+        found[group.rank] = group.sum_of_parts(parts).tolist()
+        return False
+
+    run_on_threads(3, work)
+    assert found == {rank: [[3 * n * 10**rank + 3 for n in (1, 2, 3)]] for rank in range(3)}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import WriteError
-from modular_converter.parallel.source import set_dictionary
+from modular_converter.parallel.source import _pairs, set_dictionary
 
 
 PLAN = {"layers.*.q": "colwise", "layers.*.o": "rowwise"}
@@ -178,3 +178,11 @@ def test_one_entry_stands_on_one_line():
 def test_what_cannot_be_edited_is_named(text, said):
     with pytest.raises(WriteError, match=said):
         set_dictionary(text, "C", "plan", PLAN)
+
+
+@pytest.mark.parametrize(
+    "literal", ["{'a': b}", "{b: 'a'}", "{1: 'a'}", "{'a': 'b', **c}", "['a']", "{'a': 'b', 'c': d}"]
+)
+def test_entries_are_read_of_constants_alone(literal):
+    assert _pairs(literal) == []
+    assert [(k.value, v.value) for k, v in _pairs("{'a': 'b', 'c': None}")] == [("a", "b"), ("c", None)]
