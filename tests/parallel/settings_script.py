@@ -156,6 +156,40 @@ def layer_first(layout):
     return float((found[0] - found[1]).abs().max())
 
 
+class Noisy(torch.nn.Module):
+    def __init__(self, inside):
+        super().__init__()
+        self.inside = inside
+
+    def forward(self, hidden):
+        return self.inside(hidden) + torch.rand_like(hidden)
+
+
+def noisy():
+    model = llama()
+    model.model.norm = Noisy(model.model.norm)
+    return model
+
+
+@torch.no_grad()
+def drawn(layout):
+    """Where processes have other seeds: sampled tokens, and those of one device with this process's and the first one's.
+
+    Of a forward with noise: what is told with other seeds, and with the same one how far it is from one device.
+    """
+    model, tokens = parallelize(llama(), layout=layout, device="cpu", probe=False), []
+    for one, seed in ((model, 5 + dist.get_rank()), (llama(), 5 + dist.get_rank()), (llama(), 5)):
+        torch.manual_seed(seed)
+        tokens.append(one.generate(IDS, do_sample=True, max_new_tokens=4, min_new_tokens=4).tolist())
+    model = parallelize(noisy(), layout=layout, device="cpu")
+    torch.manual_seed(5 + dist.get_rank())
+    said, answers = call(model), []
+    for one in (model, noisy()):
+        torch.manual_seed(5)
+        answers.append(one(input_ids=IDS).logits)
+    return tokens, said, float((answers[0] - answers[1]).abs().max())
+
+
 def built(layout):
     model = llama()
     model.model.layers[0].mlp.train(dist.get_rank() == 1)
@@ -175,6 +209,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "tp2":
         found["resized"] = resized(sys.argv[1])
     found["hooked"], found["layer"] = hooked_before(sys.argv[1]), layer_first(sys.argv[1])
+    found["drawn"] = drawn(sys.argv[1])
     found["caught"] = caught(sys.argv[1], not_an_array)
     everyone = [None, None]
     dist.all_gather_object(everyone, found)

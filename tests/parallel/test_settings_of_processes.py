@@ -22,6 +22,11 @@ def test_what_a_process_alone_has_set_is_told_to_all_before_the_call(layout):
             said == "no error" if layout == "fsdp2" else "of a key/value cache: processes share out its heads" in said
         )
     assert max(found.pop("layer")) < 1e-5
+    for (sampled, own, first), noise, difference in found.pop("drawn"):
+        assert sampled == (first if layout == "tp2" else own) and difference < 1e-5
+        assert (
+            noise == "" if layout == "fsdp2" else "drew others: call torch.manual_seed with the same number" in noise
+        )
     for hooked in found.pop("hooked"):
         assert hooked == "" if layout == "fsdp2" else "layers.1.self_attn.q_proj has a hook, which would get" in hooked
     if layout == "tp2":

@@ -18,6 +18,8 @@ STAGES = {
     "packed_without_a_cache": 1e-5,
     "of_vmap": "give all rows as one batch",
     "generated": 0.0,
+    "generated_with_counts": 0.0,
+    "generated_with_guidance": "runs the model for each token, of which a process has its own stages alone",
     "generated_from_embeddings": "give them in place of inputs_embeds",
     "own_loss_of_other_targets": "rows count otherwise",
 }

@@ -202,6 +202,26 @@ def generated(make, **inputs):
     return model.generate(**inputs or {"inputs": IDS[:2]}, max_new_tokens=4, min_new_tokens=4)
 
 
+class Counts:
+    """A logits processor that counts its calls."""
+
+    calls = 0
+
+    def __call__(self, ids, scores):
+        self.calls += 1
+        return scores
+
+
+def generated_with_counts(make):
+    counts = Counts()
+    make(llama()).generate(IDS[:2], max_new_tokens=4, min_new_tokens=4, logits_processor=[counts])
+    return torch.tensor(counts.calls)
+
+
+def generated_with_guidance(make):
+    return generated(make, inputs=IDS[:2], guidance_scale=2.0)
+
+
 def generated_from_embeddings(make):
     return generated(make, inputs_embeds=torch.ones(2, 3, 32))
 
@@ -308,6 +328,8 @@ USES = {
         packed_without_a_cache,
         of_vmap,
         generated,
+        generated_with_counts,
+        generated_with_guidance,
         generated_from_embeddings,
         own_loss_of_other_targets,
     ),

@@ -182,6 +182,7 @@ class SharedDropout:
         self.rates = [(module, name) for module in self.modules for name in dropout_rates(module)]
         self.by_number: bool | None = None  # whether the code has a rate; None if unknown
         self.tried = False  # the run without data that sets ``by_number``
+        self.as_first = 0  # calls in which all have drawn the first process's numbers
         self.watch = _Watch(self._found, dist.get_rank(group), self._outermost)
         self.rests, self.resting = parts is not None, False
         if parts is not None:
@@ -248,6 +249,7 @@ class SharedDropout:
             return None
         if module is self.model:
             self.given, self.whole = (args, kwargs), None
+        self.as_first += 1
         return draw_as_first(self.group, self.place)
 
     def _found(self, place: Place, tensor: torch.Tensor) -> Shared | None:

@@ -12,6 +12,7 @@ import torch
 
 from modular_converter.parallel.choice.select_plan import GivenPlan, given_plan, select_plan
 from modular_converter.parallel.choice.small_instances import unproven_arguments
+from modular_converter.parallel.engine.base.probe import refuse_difference
 from modular_converter.parallel.engine.group.gradients import WHOLE_BEFORE
 from modular_converter.parallel.engine.group.same_calls import everywhere, from_first_process
 from modular_converter.parallel.engine.group.same_settings import settings_of_modules
@@ -85,11 +86,7 @@ def refuse_difference_in_group(model: Any, plan: Plan, source: WeightSource, eve
     except Exception as error:  # a wrong plan can cause any error in a model's own code
         said = one_line(error, 200)
     said = next(filter(None, everywhere(said, everyone)), "")
-    if said:
-        raise ApplyError(
-            f"one layer of each kind gives other numbers when it is sharded ({said}): the plan is wrong for this "
-            "model; give another plan=, or run it on one device"
-        )
+    refuse_difference(said, "when it is sharded", probe.draws)
 
 
 def refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) -> None:

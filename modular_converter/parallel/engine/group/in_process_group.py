@@ -9,6 +9,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +31,7 @@ from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS, Arguments
 from modular_converter.parallel.engine.base.adapted import keep_adapters, path_of_base, state_of_adapters, wrap
 from modular_converter.parallel.engine.base.attention_heads import WholeAttentions
-from modular_converter.parallel.engine.base.dropout import SharedDropout
+from modular_converter.parallel.engine.base.dropout import SharedDropout, draw_as_first
 from modular_converter.parallel.engine.base.memory import print_usage, tell
 from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, kept_fit, refusals
 from modular_converter.parallel.engine.base.unproven_arguments import (
@@ -336,7 +337,9 @@ def _batches_in_step(own: type[Any], grid: ProcessGrid) -> Callable[..., Any]:
                 f"{GENERATE_BATCH} has as many steps as its prompts need, and with layout={grid.layout} each forward waits for "
                 "all processes; take a layout without fsdp, such as tp, or call generate"
             )
-        with paged_batches(self, own, grid.group, self.device, self._applied.copies()):
+        with ExitStack() as stack:
+            stack.callback(draw_as_first(grid.group.group, grid.place))
+            stack.enter_context(paged_batches(self, own, grid.group, self.device, self._applied.copies()))
             return own.generate_batch(self, **given)
 
     return made

@@ -156,7 +156,7 @@ def _close(ranks: set[int]) -> None:
         for device in group._device_types:
             backend = group._get_backend(device)
             if device.type == "cuda":
-                on_gpus.append(backend)
+                on_gpus += [backend] if hasattr(backend, "_group_start") else []  # gloo's is that of the CPU, too
                 continue
             with contextlib.suppress(RuntimeError):
                 other = (dist.get_rank(group) + 1) % len(members)

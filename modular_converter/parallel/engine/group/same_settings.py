@@ -7,6 +7,7 @@ Each process looks at its own settings before a call, and tells the others what 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial, wraps
@@ -17,7 +18,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.engine.base.settings import HOOKS_OF_ALL, pickled, settings_changes, settings_of
+from modular_converter.parallel.engine.base.dropout import draw_as_first
+from modular_converter.parallel.engine.base.settings import (
+    HOOKS_OF_ALL,
+    pickled,
+    random_states,
+    settings_changes,
+    settings_of,
+)
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.engine.group.cache_shares import CacheShares
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken, keeps_gathered
@@ -243,7 +251,7 @@ class SameSettings:
     """
 
     def __init__(self, model: torch.nn.Module, grid: ProcessGrid) -> None:
-        group = grid.everyone if grid.layout.shards > 1 else grid.group
+        self.grid, group = grid, grid.everyone if grid.layout.shards > 1 else grid.group
         self.calls = model.__dict__[CALLS] = CallsOfAll(dist.get_process_group_ranks(group.group))
         # The processes of a data rank have the same batch; all that gather weights for each other call the same method.
         self.marks, self.part = Marks(), f"batch {grid.data_rank}"
@@ -269,8 +277,8 @@ class SameSettings:
             everyone = self.calls if self.gathers else CallsOfAll(dist.get_process_group_ranks(grid.everyone.group))
             self.batch = PartsOfBatch(model, grid, everyone)
         self.tables = tables
-        groups = [one for one in (grid.group, grid.context) if one is not None and one.size > 1]
-        self.stored = StoredShares(shared, groups)
+        self.groups = [one for one in (grid.group, grid.context) if one is not None and one.size > 1]
+        self.stored = StoredShares(shared, self.groups)
         self.switches, self.settings = _switches(), known_settings(model)
         self.caches = CacheShares(model) if grid.group.size > 1 else None
 
@@ -291,7 +299,7 @@ class SameSettings:
         try:
             self._begin(model, method, partial(self.marks.of, method, args, kwargs))
             self.inside = True
-            with together([self.calls]), gathering(self.spread):
+            with together([self.calls]), gathering(self.spread), self._drawn_alike(model, method):
                 yield partial(self._shown, args, kwargs, caches)
         except BaseException as error:
             if self.batch is not None and self.batch.calls is not self.calls and torch.is_grad_enabled():
@@ -306,6 +314,33 @@ class SameSettings:
                 if self.spread:
                     self._free(model)
             self.stored.show(changed)
+
+    @contextlib.contextmanager
+    def _drawn_alike(self, model: torch.nn.Module, method: str) -> Iterator[None]:
+        """Code whose random numbers are the same on all processes with the same batch: ``generate`` draws the first one's.
+
+        Raises ``ApplyError`` behind a forward that has drawn others on another process; dropout's are the first one's, too.
+        """
+        if method == "generate" and self.grid.group.size > 1:
+            leave = draw_as_first(self.grid.group.group, self.grid.place)
+            try:
+                yield
+            finally:
+                leave()
+            return
+        dropout = model.__dict__.get("_dropout")
+        before, as_first = random_states()[:2], getattr(dropout, "as_first", 0)
+        yield
+        drawn = [own for own, now in zip(before, random_states()) if own != now]
+        if not drawn or getattr(dropout, "as_first", 0) != as_first:
+            return
+        for group in self.groups:
+            meet("a forward that draws random numbers", group.group)
+            if len(set(everywhere(hashlib.sha256(repr(drawn).encode()).hexdigest(), group))) > 1:
+                raise ApplyError(
+                    "this call drew random numbers, and processes that compute the same rows drew others: call torch.manual_seed with "
+                    "the same number before it on all processes of a data rank"
+                )
 
     def _shown(self, args: Any, kwargs: Any, caches: Any, result: Any) -> Any:
         """What the caller gets of a call's result."""

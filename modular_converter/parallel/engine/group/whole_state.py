@@ -15,10 +15,11 @@ from modular_converter.parallel.engine.group.same_calls import everywhere, from_
 from modular_converter.parallel.engine.group.spread import Spread, spread_of
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.torch_private import storage_number
 
 
 def whole_state(model: Any, kept: bool) -> dict[str, torch.Tensor]:
-    """The whole weights and buffers on the CPU; all processes must call it.
+    """The whole weights and buffers on the CPU, none of which later steps write to; all processes must call it.
 
     Args:
         kept: whether this process keeps them; otherwise it holds at most one whole weight at a time.
@@ -29,11 +30,14 @@ def whole_state(model: Any, kept: bool) -> dict[str, torch.Tensor]:
     for name, value in model.state_dict(keep_vars=True).items():
         one = spreads.get(name)
         if one is None:
-            found[name] = value.detach().cpu()
+            found[name] = value.detach().to("cpu", copy=True)
         else:
             if id(one.stored) not in made:
                 whole = one.whole(one.stored)
-                made[id(one.stored)] = whole.cpu() if kept else whole.new_empty(0)
+                is_own = storage_number(whole) == storage_number(
+                    one.local(one.stored)
+                )  # of a weight that is whole here
+                made[id(one.stored)] = whole.to("cpu", copy=is_own) if kept else whole.new_empty(0)
             found[name] = made[id(one.stored)]
     return found if kept else {}
 

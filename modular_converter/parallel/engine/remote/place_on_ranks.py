@@ -40,7 +40,7 @@ from modular_converter.parallel.choice.small_instances import (
 from modular_converter.parallel.engine.arguments import LOST_WEIGHTS, Arguments, check_start
 from modular_converter.parallel.engine.base.memory import print_usage, tell
 from modular_converter.parallel.engine.base.preflight import check_fit, check_home, check_text, devices_for, kept_fit
-from modular_converter.parallel.engine.base.probe import Probe, probe_of, probe_with
+from modular_converter.parallel.engine.base.probe import Probe, probe_of, probe_with, refuse_difference
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven
 from modular_converter.parallel.engine.base.watched_code import WatchedCode
 from modular_converter.parallel.engine.checkpoint.model_files import (
@@ -330,15 +330,6 @@ def _placed(model: torch.nn.Module, plan: Plan, session: Session, kept: Any) -> 
     return placement
 
 
-def refuse_difference(difference: str) -> None:
-    """Raise ``ApplyError`` for a difference, if there is one."""
-    if difference:
-        raise ApplyError(
-            f"one layer of each kind gives other numbers on the ranks than here ({difference}); the plan is wrong for this "
-            "model, which is unchanged: give another plan=, or run it on one device"
-        )
-
-
 @dataclass(frozen=True)
 class _Ready:
     """A model that has passed all checks without ranks.
@@ -472,7 +463,7 @@ def _compared(given: Arguments, session: Session, ready: _Ready, probe: Probe | 
                     log_kept(given.model, plan, len(session.devices))
                     ready = replace(ready, plan=plan, origin=deeper[1], pieces=pieces)
                     return _with_origin(replace(ready, tried=other.placement), other.ran)
-    refuse_difference(found.difference)
+    refuse_difference(found.difference, "on the ranks than here", isinstance(probe, Probe) and probe.draws)
     return _with_origin(replace(ready, tried=found.placement), found.ran)
 
 

@@ -14,7 +14,7 @@ import torch
 
 from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.attention_heads import WholeAttentions, local_modules, wants_attentions
-from modular_converter.parallel.engine.base.caches import Held
+from modular_converter.parallel.engine.base.caches import Changes, Held
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.settings import (
@@ -30,7 +30,7 @@ from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, 
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole
 from modular_converter.parallel.engine.remote.placement import Span, copy_rows, moves_of
-from modular_converter.parallel.engine.remote.remote_values import Changes, StoredTensor, as_on_rank, check_plain, hold
+from modular_converter.parallel.engine.remote.remote_values import StoredTensor, as_on_rank, check_plain, hold
 from modular_converter.parallel.engine.remote.same_answers import (
     WholeFacts,
     compare_answers,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.caches import caches_in, is_cache
+from modular_converter.parallel.engine.base.caches import ModelThere, StreamHere, caches_in, is_cache
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.modules import is_plain
-from modular_converter.parallel.ranks.packing import OnRanks
 from modular_converter.parallel.trace.record import leaves_in
 
 
@@ -121,67 +119,6 @@ def check_plain(value: Any, source: str) -> None:
                 raise ApplyError(f"{source} holds each rank's own share; it cannot be read from the main process")
         elif not (one is None or isinstance(one, _PLAIN) or is_cache(one)):
             raise ApplyError(f"{source} is on the ranks; it cannot be read from the main process")
-
-
-@dataclass(frozen=True)
-class ModelThere:
-    """The stand-in for another model on the same ranks among arguments, such as the assistant of `generate`."""
-
-    number: int
-
-
-class StreamHere:
-    """The stand-in for the caller's streamer among arguments."""
-
-
-_HERE = (ModelThere, StreamHere, OnRanks)
-
-
-def objects_in(value: Any) -> list[Any]:
-    """The objects in nested arguments that code may change in a call: generators, logits processors and criteria that count."""
-    found = (getattr(one, "__self__", one) for one in leaves_in(value))
-    return [one for one in found if isinstance(one, torch.Generator) or _is_own(one)]
-
-
-def _is_own(one: Any) -> bool:
-    kept = isinstance(one, (type, torch.Tensor, *_HERE)) or is_cache(one) or hasattr(one, "to_dict")
-    return not kept and hasattr(one, "__dict__") and type(one).__module__ != "builtins"
-
-
-class Changes:
-    """On a rank, which objects among the arguments of a call it changes."""
-
-    def __init__(self, arguments: Any, held: Iterable[Any]) -> None:
-        found = objects_in(arguments)
-        here = {id(one) for one in held} if found else set()  # of which the caller has handles
-        self.objects = [one for one in found if id(one) not in here]
-        self.before = [_state(one) for one in self.objects]
-
-    def now(self) -> dict[int, Any]:
-        """The number of each that is another one than before, and its attributes, or the state of a generator."""
-        pairs = enumerate(zip(self.objects, self.before))
-        return {number: _parts(one) for number, (one, before) in pairs if _state(one) != before}
-
-
-def _parts(one: Any) -> Any:
-    return one.get_state().numpy().tobytes() if isinstance(one, torch.Generator) else vars(one)
-
-
-def _state(one: Any) -> bytes | None:
-    try:
-        return pickle.dumps(_parts(one))
-    except Exception:  # of an object that only this process can have
-        return None
-
-
-def take_changes(objects: list[Any], changes: Mapping[int, Any]) -> None:
-    """Give the caller's objects what a call has set on the ranks' copies."""
-    for number, state in changes.items():
-        if isinstance(state, bytes):
-            objects[number].set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
-        else:
-            vars(objects[number]).clear()
-            vars(objects[number]).update(state)
 
 
 class _Stream:

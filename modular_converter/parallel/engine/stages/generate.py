@@ -7,7 +7,7 @@ processors and stopping criteria are used.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,7 +17,8 @@ import torch.distributed as dist
 
 from modular_converter.parallel import transformers_private
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
-from modular_converter.parallel.engine.base.settings import random_states, set_random_states
+from modular_converter.parallel.engine.base.caches import Changes, objects_in, take_changes
+from modular_converter.parallel.engine.base.settings import changed_since, random_states, set_random_states
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
 from modular_converter.parallel.pipeline.stage import StageModule
@@ -102,6 +103,8 @@ class Decoder:
 
     def generate(self, ids: torch.Tensor, groups: int, options: dict[str, Any]) -> torch.Tensor:
         """Prompts with their continuations, padded on the right, on every process; see ``Pipeline.generate``."""
+        code = options.get("logits_processor"), options.get("stopping_criteria")
+        counted, changes, states = objects_in(code), Changes(code), random_states()
         config, flying = self._prepared(ids.to(self._place), groups, options)
         self._known, self._flow = {}, None
         is_first = True
@@ -115,10 +118,12 @@ class Decoder:
         for work, _ in self._sent:
             work.wait()
         self._sent = []
-        if config.do_sample:  # all draw on behind the last process, which has drawn for all
-            states: list[Any] = [random_states()]
-            dist.broadcast_object_list(states, group_src=self._last, group=self._group)
-            set_random_states(*states[0][:2])
+        if config.do_sample or counted:  # all go on behind the last process, which has drawn and called code for all
+            left: list[Any] = [(changed_since(states, self._place), changes.now())]
+            dist.broadcast_object_list(left, group_src=self._last, group=self._group)
+            if self._rank != self._last:
+                set_random_states(*left[0][0] or states[:2])
+                take_changes(counted, left[0][1])
         longest = max(one.ids.shape[1] for one in flying)
         pad = 0 if config._pad_token_tensor is None else int(config._pad_token_tensor)
         ends = [torch.nn.functional.pad(one.ids, (0, longest - one.ids.shape[1]), value=pad) for one in flying]
@@ -170,6 +175,7 @@ class Decoder:
                 device=str(self._place),
                 model_kwargs=own,
             )
+            _refuse_code_with_a_model(one.processors)
             one.criteria = transformers_private.get_stopping_criteria(model, config, criteria or [])
             made.append(one)
         return config, made
@@ -293,6 +299,16 @@ def cache_name(model: Any) -> str:
     """The argument that takes a cache of keys and values; "" for none."""
     names = forward_names(model)
     return next((name for name in ("cache", "past_key_values") if name in names), "")
+
+
+def _refuse_code_with_a_model(processors: Iterable[Any]) -> None:
+    """Raise ``ApplyError`` for a processor that runs the model, such as that of ``guidance_scale``."""
+    for one in processors:
+        if any(isinstance(value, torch.nn.Module) for value in vars(one).values()):
+            raise ApplyError(
+                f"{type(one).__name__} runs the model for each token, of which a process has its own stages alone: generate with the "
+                "whole model, or leave it out (guidance_scale=)"
+            )
 
 
 def refuse_other_decoding(model: Any, config: Any, given: Mapping[str, Any]) -> None:

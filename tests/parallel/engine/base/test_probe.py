@@ -7,7 +7,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration  # noqa: E402
 
-from modular_converter.parallel.engine.base.probe import norm_error, probe_of  # noqa: E402
+from modular_converter.parallel.engine.base.probe import norm_error, probe_of, refuse_difference  # noqa: E402
+from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig, Stack  # noqa: E402
 
 
@@ -29,6 +30,32 @@ def test_what_a_forward_keeps_is_as_it_was():
     answers = [probe_of(model).answers for _ in range(2)]
     assert model.last is None and not model.mean.any()
     assert all(torch.equal(one[0], other[0]) for one, other in zip(*answers))
+
+
+class Noisy(Stack):
+    """Its answers have noise."""
+
+    more_noise = 0
+
+    def returned(self, hidden):
+        torch.rand(self.more_noise)
+        return {"hidden": hidden + torch.rand_like(hidden)}
+
+
+def test_a_model_that_draws_noise_is_compared_from_one_random_state_and_a_difference_is_told_with_its_cause():
+    config = DeceptiveConfig(hidden_size=64, intermediate_size=64)
+    assert not probe_of(Counting(config).eval()).draws
+    model, before = Noisy(config).eval(), torch.get_rng_state()
+    probe = probe_of(model)
+    assert probe.draws
+    with torch.no_grad():
+        assert not probe.difference(lambda inputs: probe.model(**inputs), False)
+        probe.model.more_noise = 3
+        said = probe.difference(lambda inputs: probe.model(**inputs), False)
+    assert torch.equal(before, torch.get_rng_state())
+    refuse_difference("", "elsewhere", True)
+    with pytest.raises(ApplyError, match=r"elsewhere \(output 0 differs by .*; it draws random numbers there"):
+        refuse_difference(said, "elsewhere", probe.draws)
 
 
 def test_the_library_records_hidden_states_of_a_tower_as_before():

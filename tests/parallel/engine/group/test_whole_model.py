@@ -63,7 +63,11 @@ def test_whole_weights_are_given_and_taken():
         [one.add_(1.0) for one in other.parameters()]
     want = other.state_dict()
     assert model.load_full_state_dict(want) == ([], [])
-    torch.testing.assert_close(model.full_state_dict(), dict(want))
+    kept = model.full_state_dict()
+    with torch.no_grad():
+        [one.zero_() for one in (*model.parameters(), *model.buffers())]
+    torch.testing.assert_close(kept, dict(want))  # which later steps do not write to
+    model.load_full_state_dict(kept)
     torch.testing.assert_close(model.full_state_dict(first_only=True), dict(want))
     part = {"2.weight": torch.zeros(2, 4), "1.num_batches_tracked": torch.tensor(9), "more": torch.zeros(1)}
     with pytest.raises(ApplyError, match="either the model or the state lacks it"):
