@@ -171,6 +171,8 @@ def refusals():
         "mask": refused(lambda: sharded(input_ids=IDS, attention_mask=MASK[:, None, None])),
         "embeddings": refused(lambda: sharded(inputs_embeds=torch.zeros(2, 33, 8))),
         "dropout": refused(lambda: dropping(input_ids=IDS)),
+        "tensor": refused(lambda: sharded(input_ids=IDS, own=torch.ones(2, 33))),
+        "loss of few logits": refused(lambda: sharded(input_ids=IDS, labels=IDS, logits_to_keep=2)),
         "eager": refused(lambda: shared_out(eager)),
         "by length": refused(lambda: shared_out(by_length)),
         "own loss": refused(lambda: own_loss(sharded)),

@@ -50,6 +50,11 @@ def test_if_no_step_runs_all_processes_say_so():
     assert "no step ran: ddp2 ran out of memory" in found("nowhere")["error"]
 
 
+@pytest.mark.slow
+def test_if_nothing_fits_the_nearest_is_named():
+    assert re.match(r'AdviceError: layout="auto": No layout of Llama.* the nearest, .*, needs', found("tiny")["error"])
+
+
 @pytest.mark.parametrize(
     ("case", "cause"),
     [

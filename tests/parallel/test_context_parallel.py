@@ -90,6 +90,8 @@ SAID = {
     "mask": "cp: attention_mask has the shape [2, 1, 1, 33]",
     "embeddings": "cp: give input_ids of [batch, tokens]",
     "dropout": "cp: dropout would draw other numbers than one device",
+    "tensor": "cp: own is a tensor that no rule cuts into parts of the sequence",
+    "loss of few logits": "cp: a loss needs all logits; leave labels or logits_to_keep out",
     "eager": 'cp needs the attention "sdpa", and LlamaForCausalLM has eager',
     "by length": "cp: the frequencies of model.rotary_emb (dynamic) depend on the whole sequence's length",
     "set loss": "cp: the loss of LlamaForCausalLM is not that of a causal model",

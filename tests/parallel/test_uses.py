@@ -17,6 +17,7 @@ STAGES = {
     "packed": 1e-5,
     "packed_without_a_cache": 1e-5,
     "of_vmap": "give all rows as one batch",
+    "next_numbers": 0.0,
     "generated": 0.0,
     "generated_with_counts": 0.0,
     "generated_with_guidance": "runs the model for each token, of which a process has its own stages alone",
@@ -32,7 +33,14 @@ PARTS_OF_STAGES = {
     "written_in_place": 1e-9,
     "own_comparison": "rows count otherwise in loss= together than alone",
 }
-SHARES = {"swapped": 1e-5, "in_half": 0.05, "in_half_by_default": 1e-6, "loaded": 1e-5}
+SHARES = {
+    "next_numbers": 0.0,
+    "replaced": 1e-9,
+    "swapped": 1e-5,
+    "in_half": 0.05,
+    "in_half_by_default": 1e-6,
+    "loaded": 1e-5,
+}
 
 RECOMPUTED = {"recomputed": 1e-5, "recomputed_otherwise": "takes use_reentrant=True"}
 

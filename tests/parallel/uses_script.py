@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tempfile
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint
 from transformers import LlamaForSequenceClassification
 
 from modular_converter.parallel import Training, parallelize
+from modular_converter.parallel.choice import small_instances
 from modular_converter.parallel.errors import PlanError
 from tests.parallel.parts_script import Writes, X, Y
 from tests.parallel.parts_script import made as normed_layers
@@ -305,6 +309,16 @@ def recomputed_otherwise(make):
     return recomputed(make, reentrant=False)
 
 
+def next_numbers(make):
+    """The caller's random numbers behind the first calls, of which nothing is kept from before."""
+    os.environ["MODULAR_CONVERTER_CACHE"] = tempfile.mkdtemp()
+    small_instances._INSTANCES.clear()
+    model = make(llama())
+    trained(model)
+    logits(model, input_ids=IDS)
+    return torch.rand(4)
+
+
 def swapped(make):
     """An average of weights takes their place by ``data``, and they come back."""
     model = make(llama())
@@ -317,6 +331,17 @@ def swapped(make):
     return torch.cat(found)
 
 
+@torch.no_grad()
+def replaced(make):
+    """What code has of a weight before another one takes its place by ``data``, and the weight."""
+    model = make(llama())
+    weight = model.model.norm.weight
+    found = [weight.detach(), weight.data[2:], weight.detach()[:5]]
+    weight.data = weight.data * 2
+    found.append(weight)
+    return torch.cat([one.full_tensor() if isinstance(one, DTensor) else one for one in found])
+
+
 USES = {
     "pp": (
         hooked,
@@ -327,6 +352,7 @@ USES = {
         packed,
         packed_without_a_cache,
         of_vmap,
+        next_numbers,
         generated,
         generated_with_counts,
         generated_with_guidance,
@@ -342,8 +368,19 @@ USES = {
         own_comparison,
         written_in_place,
     ),
-    "fsdp": (in_half, in_half_twice, in_half_by_default, loaded, of_vmap, swapped, recomputed, recomputed_otherwise),
-    "tp": (swapped, in_half, in_half_by_default, loaded, of_vmap, classified),
+    "fsdp": (
+        in_half,
+        in_half_twice,
+        in_half_by_default,
+        loaded,
+        of_vmap,
+        next_numbers,
+        replaced,
+        swapped,
+        recomputed,
+        recomputed_otherwise,
+    ),
+    "tp": (next_numbers, replaced, swapped, in_half, in_half_by_default, loaded, of_vmap, classified),
 }
 
 

@@ -445,19 +445,17 @@ def fitted(model: Any, plan: Plan, origin: str, size: int, ranks: int, given: bo
     found, whole = fit(skeleton, plan, size, model), dict[str, str]()
     if found.untried and not given:
         raise ApplyError(untried(type(model).__name__, found.untried))
-    for _ in range(_MOST_WRONG_PARTS):
+    for turn in range(_MOST_WRONG_PARTS):
         whole |= found.whole
         verdict = _verdict(model, found, ranks, bool(whole))
         if verdict is None or verdict.passed or given:
             break
         left = without_part_around(model, found.generic, verdict.layer)
-        if left is None:
+        if left is None or turn == _MOST_WRONG_PARTS - 1:
             raise ApplyError(_refused(size, whole, verdict))
         part, rest = left
         whole[part] = f"its unequal shares are refused: {placed(verdict.layer, verdict.reason)}"
         found = fit(skeleton, rest, size, model)
-    else:
-        raise ApplyError(_refused(size, whole, verdict))
     if verdict is not None and not verdict.passed:
         logger.warning("unequal shares are refused by a small instance: %s", placed(verdict.layer, verdict.reason))
     name = type(model).__name__
@@ -499,8 +497,8 @@ def _verdict(model: Any, found: Fit, ranks: int, left_whole: bool) -> Verdict | 
         return None
 
 
-def _refused(size: int, whole: dict[str, str], verdict: Verdict | None) -> str:
-    why = placed(verdict.layer, verdict.reason) if verdict is not None else ""
+def _refused(size: int, whole: dict[str, str], verdict: Verdict) -> str:
+    why = placed(verdict.layer, verdict.reason)
     parts = f" with {', '.join(whole)} whole" if whole else ""
     return f"num_gpus={size} does not fit this model{parts}: a small instance refuses the plan ({why})"
 

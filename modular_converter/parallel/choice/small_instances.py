@@ -236,7 +236,8 @@ def small_instance(target: Target, overrides: dict[str, Any]) -> Small:
 def _instance(target: Target, overrides: dict[str, Any]) -> Instance:
     key = _key(target, overrides, 0)
     if key not in _INSTANCES:
-        _INSTANCES[key] = Instance(target, build(target, overrides), overrides)
+        with torch.random.fork_rng(devices=[]):  # it is seeded, and a caller's forward may be under way
+            _INSTANCES[key] = Instance(target, build(target, overrides), overrides)
     return _INSTANCES[key]
 
 

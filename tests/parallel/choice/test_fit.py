@@ -21,6 +21,7 @@ from transformers import (  # noqa: E402
     MixtralForCausalLM,
 )
 
+from modular_converter.parallel.choice import fit as fit_module  # noqa: E402
 from modular_converter.parallel.choice import trials  # noqa: E402
 from modular_converter.parallel.choice.fit import fit  # noqa: E402
 from modular_converter.parallel.choice.select_plan import kept, select_plan  # noqa: E402
@@ -28,6 +29,7 @@ from modular_converter.parallel.choice.skeleton import skeleton_of  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
 from modular_converter.parallel.plans.resolve import Units  # noqa: E402
+from modular_converter.parallel.proof.judge import Verdict  # noqa: E402
 from modular_converter.parallel.proof.on_ranks import check_model_on_threads  # noqa: E402
 from modular_converter.parallel.shard.shares import share_lengths, with_units  # noqa: E402
 from modular_converter.parallel.tiny.build import randomise  # noqa: E402
@@ -135,6 +137,20 @@ def test_too_few_heads_leave_their_attention_whole_alone(caplog):
 def test_an_error_remains_where_nothing_would_be_left():
     with pytest.raises(ApplyError, match="2 units are too few for 3 ranks.*nothing would be left to shard"):
         fitted(llama(num_attention_heads=2, num_key_value_heads=2), Plan.parse(f"plan x\n{ATTENTION}"), 3)
+
+
+@pytest.mark.parametrize(("most", "parts"), [(4, ""), (1, ""), (3, r" with model\.layers\.\*\.mlp whole")])
+def test_unequal_shares_that_a_small_instance_refuses_everywhere_are_an_error(monkeypatch, most, parts):
+    places = iter(["model.layers.0.mlp", "model.layers.0.self_attn", ""] if parts else [""])
+    verdicts = {
+        "_verdict": lambda *_: Verdict(4, 1.0, 0.0, next(places), "output 0 differs"),
+        "_MOST_WRONG_PARTS": most,
+    }
+    for name, one in verdicts.items():
+        monkeypatch.setattr(fit_module, name, one)
+    model, plan = llama(num_attention_heads=6, num_key_value_heads=6), Plan.parse(f"plan x\n{ATTENTION}{MLP}")
+    with pytest.raises(ApplyError, match=rf"num_gpus=4 does not fit this model{parts}: a small .*output 0 differs"):
+        fit_module.fitted(model, plan, "", 4, 4, False)
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ class WatchedState:
     Args:
         skip: names of attributes of the model itself that are not watched.
         stored_alone: watch only what a forward stores: those of torch's own modules store nothing but buffers, so that only
-            new attributes are looked for there.
+            new attributes are looked for there, and at a module that has got one.
         left_out: objects that are watched elsewhere, such as its configuration, or that nothing changes.
     """
 
@@ -93,8 +93,8 @@ class WatchedState:
         self.looked_at = [scope for path, scope in self.by_path.items() if path in self.watched]
         # Before the values: another thread may write meanwhile.
         self.versions = list(map(dict_version, self.looked_at))
-        self.unwatched = [scope for path, scope in self.by_path.items() if path not in self.watched]
-        self.few = list(map(len, self.unwatched))
+        self.unwatched = {path: scope for path, scope in self.by_path.items() if path not in self.watched}
+        self.few = list(map(len, self.unwatched.values()))
         found = [
             (scope, name, path)
             for path, scope in self.by_path.items()
@@ -135,7 +135,7 @@ class WatchedState:
         with self.lock:
             versions = list(map(dict_version, self.looked_at))
             inside, buffers = self._changed_inside(), self._changed_buffers()
-            added = list(map(len, self.unwatched)) != self.few
+            added = list(map(len, self.unwatched.values())) != self.few
             if not inside and not buffers and not added and versions == self.versions:
                 return []
             there = all(map(dict.__contains__, self.owners, self.names))
@@ -212,11 +212,16 @@ class WatchedState:
 
     def _found(self) -> list[StateChange]:
         old = {(path, name): n for n, (path, name) in enumerate(zip(self.paths, self.names))}
-        values, inside, buffers = self.values, self.inside, self.buffers
+        values, inside, buffers, watched = self.values, self.inside, self.buffers, self.watched
+        pairs = zip(self.unwatched.items(), self.few)
+        new = {(path, name) for (path, scope), count in pairs for name in [*scope][count:]}
+        self.watched |= {path for path, _ in new}
         self.note()
         found = []
         for n, (path, name) in enumerate(zip(self.paths, self.names)):
             was = old.pop((path, name), None)
+            if was is None and path not in watched and (path, name) not in new:
+                continue  # known, of a module that is watched from now on
             if was is None:
                 found.append(StateChange(path, name, GONE, self.values[n]))
             elif _differ(values[was], self.values[n], inside.get(was), self.inside.get(n)):

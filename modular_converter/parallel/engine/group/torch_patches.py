@@ -21,7 +21,6 @@ import torch.nn.utils.parametrize
 from torch.autograd.graph import increment_version
 from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from modular_converter.parallel.engine.base.dropout import draw_as_first
 from modular_converter.parallel.engine.group import let_go
@@ -38,6 +37,7 @@ from modular_converter.parallel.engine.group.plain_tensors import meet_with, pla
 from modular_converter.parallel.engine.group.process_grid import mean_over
 from modular_converter.parallel.engine.group.same_calls import meet_of, refused_here, together
 from modular_converter.parallel.engine.group.share_tensors import DRAWN, ShareTensor
+from modular_converter.parallel.engine.group.spread import weights_of_units
 from modular_converter.parallel.engine.group.views_of_weights import (
     CopiedView,
     as_views,
@@ -304,18 +304,17 @@ class AssignedData(Added):
     def __init__(self) -> None:
         super().__init__("data", property(self._read, self._assign))
         self.own: Any = vars(TensorBase)["data"]
-        self.read: Any = WeakTensorKeyDictionary()  # weight -> what code has read as its data
 
     def _read(self, weight: Any) -> Any:
         found = self.own.__get__(weight)
         note_data(weight, found)
-        if _is_of(weight, self.users):
-            before = [one for one in self.read.get(weight, ()) if one() is not None]
-            self.read[weight] = [*before, weakref.ref(found)]
         return found
 
     def _assign(self, weight: Any, value: Any) -> None:
-        """Write the value where the weight is. Raises ``ApplyError`` for one of another form."""
+        """Give the weight new memory with the value, so that what has the old one keeps its numbers, as on one device.
+
+        Raises ``ApplyError`` for a value of another form.
+        """
         if not _is_of(weight, self.users):
             self.own.__set__(weight, value)
             return
@@ -325,10 +324,13 @@ class AssignedData(Added):
                 "weight.data = value: the value must be a DTensor with the weight's shape, type and placements, as "
                 "computed from the weight itself; for a whole tensor take load_full_state_dict"
             )
-        for one in self.read.pop(weight, ()):  # a swap of weights reads the old numbers there afterwards
-            if (held := one()) is not None and held is not value:
-                held._local_tensor = held._local_tensor.clone()
-        weight._local_tensor.detach().copy_(value._local_tensor)  # not of `data`: its writes are seen by no backward
+        own = weight._local_tensor
+        own.data = value._local_tensor.detach().clone()
+        increment_version(own)
+        for user in self.users:
+            for one in weights_of_units(user):
+                if one.sharded_param is weight:
+                    one.reset_sharded_param()
 
 
 class HookOfWeight(Added):

@@ -115,10 +115,12 @@ class _Part(torch.Tensor):
         return self._chunks()
 
     def __get_tensor_shard__(self, index: MetadataIndex) -> torch.Tensor:
-        for (first, _), here in self.spread.boxes():
-            if torch.Size(first) == index.offset:
-                return entries_in(self.local, here)
-        raise ValueError(f"{index.fqn} has no entries at {index.offset} here")
+        # torch asks for the chunks that are listed above.
+        return next(
+            entries_in(self.local, here)
+            for (first, _), here in self.spread.boxes()
+            if torch.Size(first) == index.offset
+        )
 
 
 def _weights(model: Trained) -> Iterator[tuple[str, torch.Tensor]]:

@@ -151,9 +151,10 @@ def _given(model: Any, plan: PipelinePlan, parts: int) -> PipelinePlan:
 
 def agreed_pipeline_plan(model: Any, given: PipelinePlan | None, group: ProcessGroup, parts: int = 1) -> PipelinePlan:
     """The first process's plan, on all processes. Raises ``ApplyError`` on all processes if it has none."""
-    text = from_first_process(
-        lambda: str(_given(model, given, parts) if given else pipeline_plan(model, parts)), group
-    )
+    with torch.random.fork_rng(devices=[]):  # the proof is seeded
+        text = from_first_process(
+            lambda: str(_given(model, given, parts) if given else pipeline_plan(model, parts)), group
+        )
     return PipelinePlan.parse(text)
 
 

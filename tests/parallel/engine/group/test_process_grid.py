@@ -10,7 +10,7 @@ import torch.distributed as dist
 pytest.importorskip("torch.testing._internal.distributed.fake_pg")
 from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
 
-from modular_converter.parallel.engine.group.process_grid import process_grid  # noqa: E402
+from modular_converter.parallel.engine.group.process_grid import join_group, process_grid  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.layout import Layout  # noqa: E402
 
@@ -58,3 +58,11 @@ def test_a_mesh_of_several_dimensions_is_refused():
         ApplyError, match=r"the mesh has 2 dimensions; give the dimension to shard over, such as mesh\['tp'\]"
     ):
         process_grid(None, types.SimpleNamespace(ndim=2), False, torch.device("cpu"))
+
+
+def test_weights_on_the_host_need_a_group_that_takes_them(monkeypatch):
+    for name, value in {"is_initialized": True, "get_backend_config": "cuda:nccl"}.items():
+        monkeypatch.setattr(dist, name, lambda value=value: value)
+    assert join_group("cpu") == torch.device("cpu")
+    with pytest.raises(ApplyError, match="offload=: the process group takes no CPU tensors; make it with 'cpu:gloo"):
+        join_group("cpu", offload=True)

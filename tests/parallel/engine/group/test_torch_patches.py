@@ -160,22 +160,26 @@ def test_data_of_a_weight_can_be_assigned_or_is_an_error():
     try:
         mesh = init_device_mesh("cpu", (1,))
         model, other = Holder(mesh), Holder(mesh)
-        weight, local = model.weight, model.weight.to_local()
+        weight, before, local = model.weight, model.weight.to_local(), lambda: model.weight.to_local()
         weight.data = weight.data * 2
-        assert torch.equal(local, torch.ones(4, 3))  # torch alone takes it without any effect
+        assert torch.equal(local(), torch.ones(4, 3))  # torch alone takes it without any effect
         data.enter([model])
         weight.data = weight.data * 2
-        assert torch.equal(local, torch.full((4, 3), 2.0)) and torch.equal(weight.full_tensor(), local)
+        assert torch.equal(local(), torch.full((4, 3), 2.0)) and torch.equal(weight.full_tensor(), local())
+        assert torch.equal(before, torch.ones(4, 3))  # which has the memory that the weight had
         for value in (torch.ones(4, 3), weight.half(), weight[:1], weight.redistribute(placements=[Replicate()])):
             with pytest.raises(ApplyError, match="the value must be a DTensor"):
                 weight.data = value
-        kept, average = weight.data, weight.detach() * 3
+        kept, rows, average = weight.data, weight.detach()[2:], weight.detach() * 3
         weight.data = average  # a swap, and back
+        assert torch.equal(rows.to_local(), torch.full((2, 3), 2.0))
         weight.data = kept
-        assert torch.equal(local, torch.full((4, 3), 2.0)) and torch.equal(average.to_local(), torch.full((4, 3), 6.0))
+        assert torch.equal(local(), torch.full((4, 3), 2.0)) and torch.equal(
+            average.to_local(), torch.full((4, 3), 6.0)
+        )
         weight.data.mul_(2)
         torch.optim.SGD([weight], 1.0).step()
-        assert torch.equal(local.detach(), torch.full((4, 3), 4.0))
+        assert torch.equal(local().detach(), torch.full((4, 3), 4.0))
         other.weight.data = other.weight.data * 2  # of no model of ours: as torch has it
         assert torch.equal(other.weight.to_local(), torch.ones(4, 3))
         named = distribute_tensor(

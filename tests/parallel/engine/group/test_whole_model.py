@@ -4,9 +4,12 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.group import agreed_plan
+from modular_converter.parallel.engine.group.spread import Spread
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.shard.collectives import ProcessGroup
@@ -108,3 +111,22 @@ def test_processes_that_parse_a_plan_differently_are_told(monkeypatch):
     monkeypatch.setattr(agreed_plan, "everywhere", lambda said, group: [said, said if "plan" in said else "other"])
     with pytest.raises(ApplyError, match="use the same version of this package everywhere"):
         agreed_plan.agreed_plan(net(), Plan.parse("plan x\nrule 0 colwise\nrule 2 rowwise\n"), ProcessGroup(None), 2)
+
+
+def test_a_state_of_an_optimizer_that_is_not_of_the_weights_shape_is_not_saved(tmp_path):
+    model = here(net())
+    optimizer = torch.optim.Adafactor(model.parameters())
+    model(torch.ones(5, 3)).sum().backward()
+    optimizer.step()
+    with pytest.raises(
+        ApplyError, match="row_var has another shape than its weight; use AdamW or SGD, not a factored"
+    ):
+        model.save_checkpoint(tmp_path, optimizer, 1)
+
+
+def test_a_weight_that_another_dimension_cuts_is_told():
+    mesh = init_device_mesh("cpu", (1,))
+    weights = [distribute_tensor(torch.ones(4, 4), mesh, [Shard(dim)]) for dim in (0, 1)]
+    assert Spread("up.weight", weights[0], None).data().size == 1
+    with pytest.raises(ApplyError, match="up.weight has the placements .*only fully_shard along the first dimension"):
+        Spread("up.weight", weights[1], None).data()

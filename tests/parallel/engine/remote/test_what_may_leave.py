@@ -335,3 +335,28 @@ def test_an_object_that_the_ranks_keep_is_told_where_code_uses_it():
         ):
             use()
     assert repr(one) == "<Tree on the ranks>" and not hasattr(one, "__array__")
+
+
+class Keeps(torch.nn.Module):
+    """Stores a tensor that all ranks have alike."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+
+    def forward(self, x):
+        found = self.down(self.up(x))
+        self.down.kept = self.kept = found * 2
+        return found
+
+
+def test_what_a_forward_has_stored_goes_with_the_model(ranks):
+    x = torch.ones(2, 8)
+    model = parallelize(Keeps().eval(), session=ranks, example_inputs=(x,), probe=False)
+    found, part = model(x), model.down
+    assert torch.allclose(part.kept, found * 2)
+    model(x)
+    del model
+    gc.collect()
+    with pytest.raises(PlanError, match="the model to which down.kept belongs is gone; keep the model"):
+        part.kept.sum()
