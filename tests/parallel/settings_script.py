@@ -175,7 +175,8 @@ def noisy():
 def drawn(layout):
     """Where processes have other seeds: sampled tokens, and those of one device with this process's and the first one's.
 
-    Of a forward with noise: what is told with other seeds, and with the same one how far it is from one device.
+    Of a forward with noise: what is told with other seeds, there and in the next call, and with the same one how far it is
+    from one device.
     """
     model, tokens = parallelize(llama(), layout=layout, device="cpu", probe=False), []
     for one, seed in ((model, 5 + dist.get_rank()), (llama(), 5 + dist.get_rank()), (llama(), 5)):
@@ -184,6 +185,8 @@ def drawn(layout):
     model = parallelize(noisy(), layout=layout, device="cpu")
     torch.manual_seed(5 + dist.get_rank())
     said, answers = call(model), []
+    dist.barrier()
+    said += call(model) if layout == "tp2" else ""
     for one in (model, noisy()):
         torch.manual_seed(5)
         answers.append(one(input_ids=IDS).logits)

@@ -277,8 +277,8 @@ class SameSettings:
             everyone = self.calls if self.gathers else CallsOfAll(dist.get_process_group_ranks(grid.everyone.group))
             self.batch = PartsOfBatch(model, grid, everyone)
         self.tables = tables
-        self.groups = [one for one in (grid.group, grid.context) if one is not None and one.size > 1]
-        self.stored = StoredShares(shared, self.groups)
+        groups = [one for one in (grid.group, grid.context) if one is not None and one.size > 1]
+        self.stored = StoredShares(shared, groups)
         self.switches, self.settings = _switches(), known_settings(model)
         self.caches = CacheShares(model) if grid.group.size > 1 else None
 
@@ -319,7 +319,7 @@ class SameSettings:
     def _drawn_alike(self, model: torch.nn.Module, method: str) -> Iterator[None]:
         """Code whose random numbers are the same on all processes with the same batch: ``generate`` draws the first one's.
 
-        Raises ``ApplyError`` behind a forward that has drawn others on another process; dropout's are the first one's, too.
+        Raises ``ApplyError`` behind a forward that has drawn others on a process before; dropout's are the first one's, too.
         """
         if method == "generate" and self.grid.group.size > 1:
             leave = draw_as_first(self.grid.group.group, self.grid.place)
@@ -332,15 +332,13 @@ class SameSettings:
         before, as_first = random_states()[:2], getattr(dropout, "as_first", 0)
         yield
         drawn = [own for own, now in zip(before, random_states()) if own != now]
-        if not drawn or getattr(dropout, "as_first", 0) != as_first:
+        if not drawn or not self.has_equals or getattr(dropout, "as_first", 0) != as_first:
             return
-        for group in self.groups:
-            meet("a forward that draws random numbers", group.group)
-            if len(set(everywhere(hashlib.sha256(repr(drawn).encode()).hexdigest(), group))) > 1:
-                raise ApplyError(
-                    "this call drew random numbers, and processes that compute the same rows drew others: call torch.manual_seed with "
-                    "the same number before it on all processes of a data rank"
-                )
+        if self.calls.compare(f"numbers of {self.part}", hashlib.sha256(repr(drawn).encode()).hexdigest()):
+            raise ApplyError(
+                "this call drew random numbers, and processes that compute the same rows drew others: call torch.manual_seed with "
+                "the same number before it on all processes of a data rank"
+            )
 
     def _shown(self, args: Any, kwargs: Any, caches: Any, result: Any) -> Any:
         """What the caller gets of a call's result."""
