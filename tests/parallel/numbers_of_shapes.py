@@ -52,6 +52,22 @@ class Scaled(_Stack):
     block = ScaledBlock
 
 
+class PlainBlock(_Block):
+    def changed(self, hidden):
+        return hidden
+
+
+class ScaledBehind(_Stack):
+    """The model itself scales what very wide layers give."""
+
+    block = PlainBlock
+
+    def forward(self, input_ids, return_dict=True):
+        found = super().forward(input_ids)
+        found["last_hidden_state"] = found.last_hidden_state * min(1.0, 200 / self.layers[0].up.weight.shape[0])
+        return found
+
+
 class _Numbered(_Stack):
     """Layers that are built with their number."""
 

@@ -8,8 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
+from modular_converter.parallel.choice import same_numbers  # noqa: E402
 from modular_converter.parallel.choice.same_numbers import _Shown  # noqa: E402
 from modular_converter.parallel.choice.select_plan import select_plan  # noqa: E402
+from modular_converter.parallel.errors import ApplyError  # noqa: E402
+from modular_converter.parallel.proof.judge import Verdict  # noqa: E402
 from modular_converter.parallel.proof.numbers import Decided, differences, numbers_of  # noqa: E402
 from modular_converter.parallel.proof.on_ranks import check_model_on_threads  # noqa: E402
 from modular_converter.parallel.trace.graph import Comparison, Source  # noqa: E402
@@ -56,6 +59,14 @@ def test_layers_that_are_cut_where_no_small_instance_is_stay_whole(name, caplog)
         plan, *_ = select_plan(model_of(name), None, 2)
     assert "these parts stay whole, since no small instance has their kind: layers.0 (has cut slice 2)" in caplog.text
     assert "embed" in str(plan.rules) and "layers" not in str(plan.rules)
+
+
+def test_numbers_of_the_model_itself_and_a_plan_that_is_wrong_without_a_part_are_refused(monkeypatch):
+    with pytest.raises(ApplyError, match="ScaledBehind cannot be sharded: the model: its code computes "):
+        select_plan(model_of("ScaledBehind"), None, 2)
+    monkeypatch.setattr(same_numbers, "verified", lambda *_: Verdict(2, 1.0, 0.0, "embed", "output 0 differs"))
+    with pytest.raises(ApplyError, match=r"Scaled: the plan is wrong with layers\.\* whole: embed: output 0 differs"):
+        select_plan(model_of("Scaled"), None, 2)
 
 
 def test_a_given_plan_stays_as_it_is_with_a_warning(caplog):
