@@ -61,7 +61,7 @@ def test_layers_that_are_cut_where_no_small_instance_is_stay_whole(name, caplog)
     assert "embed" in str(plan.rules) and "layers" not in str(plan.rules)
 
 
-def test_numbers_of_the_model_itself_and_a_plan_that_is_wrong_without_a_part_are_refused(monkeypatch):
+def test_numbers_of_the_model_itself_and_a_plan_that_is_wrong_without_a_part_are_refused(monkeypatch, nothing_kept):
     with pytest.raises(ApplyError, match="ScaledBehind cannot be sharded: the model: its code computes "):
         select_plan(model_of("ScaledBehind"), None, 2)
     monkeypatch.setattr(same_numbers, "verified", lambda *_: Verdict(2, 1.0, 0.0, "embed", "output 0 differs"))
