@@ -1,6 +1,7 @@
 """Expert and pipeline plans through the command line."""
 
 import ast
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -8,7 +9,9 @@ from click.testing import CliRunner
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.cli import main  # noqa: E402
+from modular_converter.parallel.commands.kinds import print_verdict  # noqa: E402
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan  # noqa: E402
+from modular_converter.parallel.proof.judge import Verdict  # noqa: E402
 
 
 def run(*arguments):
@@ -68,3 +71,16 @@ def test_a_table_with_a_plan_that_differs_exits_with_one():
     result = run("committed", "--kind", "pipeline", "glm_moe_dsa")
     assert result.exit_code == 1 and "1 differ" in result.stdout
     assert "prev_topk_indices" in result.stdout and "nothing, committed" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("reason", "verbose", "scope"), [("", False, 1), ("", True, 1), ("wrong", False, 0), ("wrong", True, 1)]
+)
+def test_a_verdict_is_printed_with_its_scope(capsys, reason, verbose, scope):
+    evidence = SimpleNamespace(lines=lambda verbose: [f"runs {verbose}"])
+    verdict = Verdict(2, 0.25, 0.5, "layers.0" if reason else "", reason, evidence=evidence)
+    assert print_verdict("own", "2 ranks", verdict, verbose) is not bool(reason)
+    head, *lines = capsys.readouterr().out.splitlines()
+    state = "refused: layers.0: wrong" if reason else "verified"
+    assert head == f"own on 2 ranks: {state} (outputs 2.5e-01, gradients 5.0e-01)"
+    assert lines == scope * [f"  runs {verbose}"]

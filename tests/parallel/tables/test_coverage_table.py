@@ -6,6 +6,7 @@ import pytest
 
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.tables import coverage
+from modular_converter.parallel.tables import summary as of_layers
 from modular_converter.parallel.tables.coverage import committed_section, markdown, summary
 
 
@@ -79,3 +80,10 @@ def test_a_plan_that_the_loader_refuses_or_cannot_say_is_told():
     assert coverage._outcome(refuse).startswith("refused: PlanError: a reason")
     given = ({}, {"loader": "verified"}, {"loader": "not in its vocabulary: x: y"}, {"loader": "refused: " + 90 * "z"})
     assert [*map(coverage._loader, given)] == ["", "verified", "its vocabulary lacks it", "refused: " + 71 * "z"]
+
+
+def test_weights_and_patterns_are_of_the_same_kind_of_layer():
+    for name in ("layers.0.mlp.up.weight", "layers.*.mlp.up", "layers.1"):
+        assert of_layers._group(name) == "layers.*"
+    assert of_layers._group("encoder.layers.3.experts.4.weight") == "encoder.layers.*"
+    assert of_layers._group("lm_head.weight") == of_layers.OUTSIDE
