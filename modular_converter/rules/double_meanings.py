@@ -9,7 +9,7 @@ from collections.abc import Collection, Container, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
-from modular_converter.model.bindings import attributes_set
+from modular_converter.model.bindings import attributes_set, bindings_of
 from modular_converter.model.class_blocks import Member, class_node
 from modular_converter.model.nodes import (
     decorators_of,
@@ -153,10 +153,16 @@ def _read_from_outside(member: Member, nodes: Sequence[ast.AST], classes: TwoCla
     heir in `isinstance(x, (Parent, Heir))` and `case Parent() | Heir()`, and in `type(x) is Parent`.
     """
     theirs = {name: one for one in classes.parent.members for name in one.binds}
+    changed = bindings_of(member.node).effects.changes
     for asked in tested_classes(nodes):
         yield from asked if classes.name in map(dotted, asked) else ()
     for node in nodes:
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in theirs:
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Load)
+            and node.attr in theirs
+            and dotted(node) not in changed
+        ):
             found = theirs[node.attr]
             if _is_alike(found) or (not found.is_function and member.is_attribute):
                 yield node.value

@@ -5,6 +5,7 @@ author wrote vanishes without a finding.
 from __future__ import annotations
 
 import ast
+import builtins
 import os
 import re
 from collections import Counter
@@ -25,8 +26,10 @@ from modular_converter.rules import double_meanings, lost_code
 SHOWN = 60
 """The most characters of a statement that a finding quotes."""
 
-_LOOKS = frozenset({"all", "any", "callable", "hasattr", "isinstance", "issubclass", "len", "set", "sorted", "type"})
-"""Functions of Python that change nothing, as assertions call them."""
+_LOOKS = frozenset(name for kind in (str, list, dict, set) for name in dir(kind) if name[0] != "_").union(
+    vars(builtins)
+) - MUTATORS.union(("__import__", "delattr", "eval", "exec", "filter", "map", "next", "setattr"))
+"""Functions, exceptions and methods of Python that change nothing where they are called."""
 
 _MAIN = re.compile("__name__ == '__main__'|'__main__' == __name__")
 
@@ -277,13 +280,13 @@ def _changes(module: Module) -> Iterator[tuple[int, Sequence[str]]]:
 
 
 def _only_looks(statement: Statement, module: Module) -> bool:
-    """Whether this is an assertion that calls nothing but functions of Python that change nothing."""
-    node = parse(statement.text).body[0]
-    if not isinstance(node, ast.Assert):
-        return False
+    """Whether a statement, such as an assertion, sets nothing, and calls nothing but what changes nothing."""
+    nodes = walk(*parse(statement.text).body)
     looks = _LOOKS - module.definitions.keys() - module.imported.keys()
-    calls = {ast.unparse(part.func) for part in walk(node) if isinstance(part, ast.Call)}
-    return calls <= looks
+    called = (one.func for one in nodes if isinstance(one, ast.Call))
+    stores = (one for one in nodes if isinstance(one, (ast.Attribute, ast.Subscript)))
+    is_read = all(isinstance(one.ctx, ast.Load) for one in stores)
+    return is_read and all(getattr(one, "id", getattr(one, "attr", "")) in looks for one in called)
 
 
 def _is_last(statement: Statement, module: Module) -> bool:

@@ -358,12 +358,17 @@ def test_the_cure_of_a_change_in_the_neighbour(tmp_path, changed, cure):
         ('assert TABLE == {"a": 1, "b": 2}', False),
         ('assert len(TABLE) == 2 and "a" in TABLE, "two"', False),
         ("assert isinstance(OldMLP, type)", False),
+        ("if len(TABLE) != 2:\n    raise ValueError(f'{TABLE}')", False),
+        ("print(sorted(TABLE.items()))", False),
+        ("assert all(key.islower() for key in TABLE)", False),
         ('assert TABLE.pop("a")', True),
+        ("if TABLE:\n    setattr(OldMLP, 'size', 1)", True),
+        ("if TABLE:\n    helper(TABLE).size = 1", True),
         ("assert helper(TABLE)", True),
         ("def len(x):\n    return x.pop('a')\n\n\nassert len(TABLE)", True),
     ],
 )
-def test_an_assertion_in_a_neighbour_that_changes_nothing_may_be_lost(tmp_path, assertion, is_told):
+def test_a_statement_of_a_neighbour_that_changes_nothing_may_be_lost(tmp_path, assertion, is_told):
     conversion = convert(tmp_path, CHILD, neighbour=f"{NEIGHBOUR}{assertion}\n")
     assert ("MC506" in {one.code for one in conversion.findings if one.is_error}) is is_told
 

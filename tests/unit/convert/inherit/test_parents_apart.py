@@ -162,3 +162,12 @@ def test_what_a_copied_hook_enters_in_a_table_has_the_parent_too(tmp_path, enter
     exec(next(iter(convert(tmp_path, new, neighbour=old).files.values())), names)
     assert names["NewMLP"]().times() == times
     assert ("NewMLPBase" in names) is (times > 1)
+
+
+@pytest.mark.parametrize("change", ["OldMLP.table['b'] = 2", "OldMLP.table.update(b=2)", "OldMLP.table |= {'b': 2}"])
+def test_a_class_body_that_changes_the_parents_table_finds_it_in_its_own(tmp_path, change):
+    old = "class OldMLP:\n    table = {'a': 1}\n"
+    new = f"from ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n    {change}\n"
+    names = {}
+    exec(next(iter(convert(tmp_path, new, neighbour=old).files.values())), names)
+    assert names["NewMLP"].table == {"a": 1, "b": 2}
