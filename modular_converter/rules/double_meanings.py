@@ -9,7 +9,7 @@ from collections.abc import Collection, Container, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
-from modular_converter.model.bindings import attributes_set, bindings_of
+from modular_converter.model.bindings import MUTATORS, Function, bindings_in, bindings_of, covers, instance_of
 from modular_converter.model.class_blocks import Member, class_node
 from modular_converter.model.nodes import (
     decorators_of,
@@ -161,7 +161,7 @@ def _read_from_outside(member: Member, nodes: Sequence[ast.AST], classes: TwoCla
             isinstance(node, ast.Attribute)
             and isinstance(node.ctx, ast.Load)
             and node.attr in theirs
-            and dotted(node) not in changed
+            and not any(covers(dotted(node), path) for path in changed)
         ):
             found = theirs[node.attr]
             if _is_alike(found) or (not found.is_function and member.is_attribute):
@@ -175,13 +175,28 @@ def _read_from_outside(member: Member, nodes: Sequence[ast.AST], classes: TwoCla
 
 def _is_alike(member: Member) -> bool:
     """Whether a member is the same for whoever takes it from a class: a constant, a class, a method without an instance that
-    changes no class.
+    changes neither a class nor what its module holds, of which the generated class and file have their own.
     """
     if member.is_function:
-        decorators = decorators_of(member.function)
-        return ("staticmethod" in decorators or "classmethod" in decorators) and not attributes_set(member.function)
+        return not _PLAIN.isdisjoint(decorators_of(member.function)) and not _changes_state(member.function)
     value = getattr(member.node, "value", None)
     return isinstance(member.node, ast.ClassDef) or (value is not None and isinstance(value, ast.Constant))
+
+
+def _changes_state(method: Function) -> bool:
+    """Whether a method without an instance sets or fills something other than its local names."""
+    own = bindings_in(method).local - {instance_of(method)}
+    for node in walk(*method.body):
+        match node:
+            case ast.Attribute(owner, _, ast.Store() | ast.Del()) | ast.Subscript(owner, _, ast.Store() | ast.Del()):
+                is_own = dotted(owner).partition(".")[0] in own
+            case ast.Call(ast.Attribute(owner, name)) if name in MUTATORS:
+                is_own = dotted(owner).partition(".")[0] in {*own, ""}
+            case _:
+                is_own = not isinstance(node, ast.Global)
+        if not is_own:
+            return True
+    return False
 
 
 def _looks_at_classes(classes: TwoClasses) -> Iterator[Obstacle]:

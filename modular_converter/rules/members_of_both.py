@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, finding_at
-from modular_converter.model.bindings import Function, bindings_in, bindings_of, parameters_of, signature_of
+from modular_converter.model.bindings import Function, bindings_in, bindings_of, covers, parameters_of, signature_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock, inherited_name
 from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import (
@@ -370,10 +370,10 @@ SHARED_CLASS_ATTRIBUTE = Rule(
     "MC339", "shared-class-attribute", "two classes would no longer share an object of their parent"
 )
 
-MUTABLE = frozenset(
-    ["Counter", "OrderedDict", "bytearray", "count", "cycle", "defaultdict", "deque", "dict", "iter", "list", "set"]
+IMMUTABLE = frozenset(
+    ["bool", "bytes", "complex", "float", "frozenset", "int", "property", "range", "slice", "str", "tuple"]
 )
-"""The calls that make an object which can be changed, or an iterator, which `next` changes."""
+"""The calls whose result nothing can change."""
 
 
 def check_shared_class_attribute(facts: Facts) -> Iterator[Finding]:
@@ -384,9 +384,8 @@ def check_shared_class_attribute(facts: Facts) -> Iterator[Finding]:
         if other is one:
             continue
         own = one.members.names | other.members.names
-        assigned = (node for node in parent.members.node.body if isinstance(node, (ast.Assign, ast.AnnAssign)))
-        mutable = frozenset[str]().union(*(bindings_of(node).binds for node in assigned if _is_mutable(node.value)))
-        attributes = sorted(parent.members.names - own)
+        mutable = {*_mutable_attributes(parent.members.node)}
+        attributes = sorted((parent.members.names | mutable) - own)
         code = _code_of_heirs(facts, (other, one), attributes)
         found = [each for each in attributes if code.changes(each, each in mutable)]
         methods = (method.node for method in parent.members.methods if method.name not in own)
@@ -406,20 +405,28 @@ def _written_as(facts: Facts, one: ClassFacts) -> str:
     return next(heirs, one.name)
 
 
+def _mutable_attributes(node: ast.ClassDef) -> Iterator[str]:
+    """The attributes of a class, and of those within it (`State.items`), with an object that can be changed."""
+    for one in node.body:
+        if isinstance(one, ast.ClassDef):
+            yield from (f"{one.name}.{name}" for name in _mutable_attributes(one))
+        elif isinstance(one, (ast.Assign, ast.AnnAssign)) and _is_mutable(one.value):
+            yield from bindings_of(one).binds
+
+
 def _filled_defaults(method: Function) -> Iterator[str]:
     """The parameters whose default is an object that the method changes."""
     effects = bindings_in(method).effects
-    for one in signature_of(method.args).parameters.values() if effects.changes else ():
-        if one.name in effects.changes - effects.binds and _is_mutable(one.default):
+    for one in signature_of(method.args).parameters.values() if effects.objects_changed else ():
+        if one.name in effects.objects_changed - effects.binds and _is_mutable(one.default):
             yield one.name
 
 
 def _is_mutable(value: object) -> bool:
     """Whether an expression makes an object that can be changed."""
-    called = written(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
-    return called in MUTABLE or isinstance(
-        value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
-    )
+    if isinstance(value, ast.Call):
+        return written(value.func).rpartition(".")[2] not in IMMUTABLE
+    return isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp))
 
 
 class _Part(NamedTuple):
@@ -440,7 +447,8 @@ class _CodeOfHeirs(NamedTuple):
 
     def changes(self, attribute: str, is_mutable: bool) -> bool:
         """Whether it sets an attribute by a class's name, or changes its object. Not where methods give instances one of their own."""
-        if any(f"{name}.{attribute}" in one.binds for name in self.names for one in self.parts):
+        by_name = [f"{name}.{attribute}" for name in self.names]
+        if any(covers(path, bound) for one in self.parts for bound in one.binds for path in by_name):
             return True
         paths = [({f"{held}.{attribute}" for held in one.held}, one) for one in self.parts] if is_mutable else ()
         is_own = any(held & one.sets for held, one in paths)

@@ -13,7 +13,7 @@ from modular_converter.settings.load import profile_settings
 def told(parent: str, first: str = "pass", second: str = "pass", above: str = "", below: str = "") -> list[str]:
     path = "/shared/models/new/modular_new.py"
     texts = {
-        "/shared/models/old/modeling_old.py": "def old_note(cls):\n    cls.seen.append(1)\n    return cls\n\n\n"
+        "/shared/models/old/modeling_old.py": "class Store:\n    size = 0\n\n\ndef old_note(cls):\n    cls.seen.append(1)\n    return cls\n\n\n"
         f"class OldMLP:\n    {parent}\n",
         path: f"from ..old.modeling_old import OldMLP, old_note\n\n\n{above}class NewMLP(OldMLP):\n    {first}\n\n\n"
         f"class NewGate(OldMLP):\n    {second}\n{below}",
@@ -35,6 +35,12 @@ PUT = "def put(self, x):\n        "
         (f"count = 0\n    {PUT}OldMLP.count += x", ["count"]),
         (f"{PUT.replace('self, x', 'self, x, seen=[]')}seen.append(x)", ["seen"]),
         ("seen = []\n    def __init_subclass__(cls):\n        OldMLP.seen.append(cls)", ["seen"]),
+        (f"seen = Store()\n    {PUT}self.seen.put(x)", ["seen"]),
+        (f"class State:\n        seen = []\n\n    {PUT}self.State.seen.append(x)", ["State.seen"]),
+        (f"{PUT}OldMLP.put.calls = x", ["put"]),
+        (f"{PUT.replace('self, x', 'self, x, seen=Store()')}seen.size += 1", ["seen"]),
+        (f"seen = tuple([1])\n    {PUT}self.seen.index(x)", []),
+        (f"class State:\n        seen = []\n\n    {PUT}return self.State.seen", []),
         (f"seen = []\n    {PUT}type(self).seen.append(x)", ["seen"]),
         (f"seen = []\n    {PUT}self.__class__.seen[0] = x", ["seen"]),
         (f"seen = []\n    {PUT}seen = self.seen\n        seen.append(x)", ["seen"]),
