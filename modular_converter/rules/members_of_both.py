@@ -37,7 +37,7 @@ from modular_converter.rules.made_classes import changes_of_makers, entered_as_h
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts import ClassFacts, Facts, TwoClasses
+    from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, TwoClasses
     from modular_converter.model.class_blocks import Member
 
 
@@ -377,13 +377,15 @@ IMMUTABLE = frozenset(
 
 
 def check_shared_class_attribute(facts: Facts) -> Iterator[Finding]:
-    """Find objects in the body of a parent that code changes in place, where it has several heirs."""
-    heirs: dict[tuple[str, str], ClassFacts] = {}
+    """Find objects in the body of a parent that code changes in place, where it has several heirs, or is copied beside one."""
+    heirs: dict[tuple[str, str], ClassFacts | GeneratedDefinition] = {}
     for one, parent in (*facts.heirs, *facts.parents_apart):
-        other = heirs.setdefault((parent.neighbour.path, parent.original), one)
+        named = facts.generated.get(parent.name)
+        copy = named if named is not None and named.copied_from == parent.neighbour.path else None
+        other = heirs.setdefault((parent.neighbour.path, parent.original), copy or one)
         if other is one:
             continue
-        own = one.members.names | other.members.names
+        own = one.members.names | (other.members.names if other is not copy else frozenset())
         mutable = {*_mutable_attributes(parent.members.node)}
         attributes = sorted((parent.members.names | mutable) - own)
         code = _code_of_heirs(facts, (other, one), attributes)
@@ -399,9 +401,10 @@ def check_shared_class_attribute(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _written_as(facts: Facts, one: ClassFacts) -> str:
+def _written_as(facts: Facts, one: ClassFacts | GeneratedDefinition) -> str:
     """The class of the modular file that a generated one stands for: that of its heir, if it is a parent beside one."""
-    heirs = (each.name for each in facts.classes.values() if one.is_parent and one.name in each.members.base_names)
+    is_parent = one.name in facts.classes and facts.classes[one.name].is_parent
+    heirs = (each.name for each in facts.classes.values() if is_parent and one.name in each.members.base_names)
     return next(heirs, one.name)
 
 
@@ -455,7 +458,9 @@ class _CodeOfHeirs(NamedTuple):
         return not is_own and any(held & one.changes for held, one in paths)
 
 
-def _code_of_heirs(facts: Facts, both: Sequence[ClassFacts], attributes: Collection[str]) -> _CodeOfHeirs:
+def _code_of_heirs(
+    facts: Facts, both: Sequence[ClassFacts | GeneratedDefinition], attributes: Collection[str]
+) -> _CodeOfHeirs:
     asked = {one.name for one in both}
     names = {each.name for each in facts.generated.values() if asked & {each.name, *each.members.base_names}}
     makers = (maker for one in asked for maker in facts.answer(makers_of_heirs).get(one, ()))

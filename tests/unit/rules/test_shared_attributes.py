@@ -10,17 +10,18 @@ from modular_converter.convert.batch import Run
 from modular_converter.settings.load import profile_settings
 
 
-def told(parent: str, first: str = "pass", second: str = "pass", above: str = "", below: str = "") -> list[str]:
+def of_texts(old: str, new: str) -> list[str]:
     path = "/shared/models/new/modular_new.py"
-    texts = {
-        "/shared/models/old/modeling_old.py": "class Store:\n    size = 0\n\n\ndef old_note(cls):\n    cls.seen.append(1)\n    return cls\n\n\n"
-        f"class OldMLP:\n    {parent}\n",
-        path: f"from ..old.modeling_old import OldMLP, old_note\n\n\n{above}class NewMLP(OldMLP):\n    {first}\n\n\n"
-        f"class NewGate(OldMLP):\n    {second}\n{below}",
-    }
+    texts = {"/shared/models/old/modeling_old.py": old, path: new}
     [conversion] = Run(replace(profile_settings(), formatter="none"), texts, workers=1).convert([path])
     assert not conversion.failed, conversion.findings
     return [one.message.split("`")[1] for one in conversion.findings if one.code == "MC339"]
+
+
+def told(parent: str, first: str = "pass", second: str = "pass", above: str = "", below: str = "") -> list[str]:
+    old = "class Store:\n    size = 0\n\n\ndef old_note(cls):\n    cls.seen.append(1)\n    return cls\n\n\n"
+    new = f"from ..old.modeling_old import OldMLP, old_note\n\n\n{above}class NewMLP(OldMLP):\n    {first}\n\n\n"
+    return of_texts(f"{old}class OldMLP:\n    {parent}\n", f"{new}class NewGate(OldMLP):\n    {second}\n{below}")
 
 
 PUT = "def put(self, x):\n        "
@@ -60,6 +61,13 @@ def test_what_heirs_share(parent: str, expected: list[str]) -> None:
 def test_an_object_of_its_own_is_not_shared() -> None:
     parent = f"seen = []\n    {PUT}self.seen.append(x)"
     assert not told(parent, "seen = []") and not told(parent, "pass", "seen = []")
+
+
+def test_a_copy_beside_an_heir_has_an_object_of_its_own() -> None:
+    parent = f"seen = []\n    {PUT}self.seen.append(x)\n\n\nclass OldGate(OldMLP):\n    pass"
+    modular = "from ..old.modeling_old import OldGate, OldMLP\n\n\nclass {}(OldMLP):\n    pass\n\n\nclass NewGate(OldGate):\n    pass\n"
+    assert of_texts(f"class OldMLP:\n    {parent}\n", modular.format("NewTextMLP")) == ["seen"]
+    assert not of_texts(f"class OldMLP:\n    {parent}\n", modular.format("NewMLP"))
 
 
 def test_code_outside_of_methods_changes_what_is_shared() -> None:
