@@ -64,6 +64,28 @@ LOGITS = "logits_to_keep: int | torch.Tensor = 0"
 TP = "    pretraining_tp: int | None = 1\n"
 POST = "        super().__post_init__(**kwargs)"
 COUNT = "num_hidden_layers: int = 32"
+BERT = "bert/modeling_bert.py"
+T5 = "t5/modeling_t5.py"
+VIT = "vit/modeling_vit.py"
+MAMBA = "mamba/modeling_mamba.py"
+CLIP = "clip/modeling_clip.py"
+MIXTRAL = "mixtral/modeling_mixtral.py"
+BERT_CONFIG = "bert/configuration_bert.py"
+VIT_CONFIG = "vit/configuration_vit.py"
+CLIP_CONFIG = "clip/configuration_clip.py"
+T5_CONFIG = "t5/configuration_t5.py"
+MIXTRAL_CONFIG = "mixtral/configuration_mixtral.py"
+WHISPER = "whisper/modeling_whisper.py"
+WHISPER_CONFIG = "whisper/configuration_whisper.py"
+GPT2 = "gpt2/modeling_gpt2.py"
+GPT2_CONFIG = "gpt2/configuration_gpt2.py"
+GEMMA2 = "gemma2/modeling_gemma2.py"
+LLAVA = "llava/modeling_llava.py"
+WAV2VEC2 = "wav2vec2/modeling_wav2vec2.py"
+QWEN2_MOE = "qwen2_moe/modeling_qwen2_moe.py"
+SAM = "sam/modeling_sam.py"
+POOL = "        self.dense = nn.Linear(config.hidden_size, config.hidden_size)\n        self.activation = nn.Tanh()"
+DEC = "self.decoder = nn.Linear(config.hidden_size, config.vocab_size, bias=True)"
 
 
 def _after(anchor: str, *lines: str) -> str:
@@ -278,6 +300,145 @@ EDITS: dict[str, tuple[str, str, str]] = {
     "a while with pop": (MODELING, GATE, _after(GATE, "rest = [1, 2, 3]","self.wl = nn.ModuleList()","while rest:","    self.wl.append(nn.Linear(rest.pop(), 2))")),
     "starred names": (MODELING, GATE, _after(GATE, "first, *others = (nn.Linear(2, 2) for _ in range(3))","self.st = nn.ModuleList(others)")),
     "or default": (MODELING, GATE, _after(GATE, "for n in range((config.hidden_size and 0) or 2): self.register_buffer(f'b{n}', torch.ones(1), n == 1)")),
+    "bert: pooler by a helper method": (BERT, POOL, "        self._reset(config)\n        self.activation = nn.Tanh()\n\n    def _reset(self, config, *, width=None):\n        self.dense = nn.Linear(config.hidden_size, width or config.hidden_size)\n        if width is not None:\n            self.wide = nn.Linear(2, 2)"),
+    "bert: layer shared by layers": (BERT, "self.layer = nn.ModuleList([BertLayer(config, layer_idx=i) for i in range(config.num_hidden_layers)])", "shared = BertLayer(config, layer_idx=0)\n        self.layer = nn.ModuleList([shared for _ in range(config.num_hidden_layers)])"),
+    "bert: layer list by append": (BERT, "self.layer = nn.ModuleList([BertLayer(config, layer_idx=i) for i in range(config.num_hidden_layers)])", "self.layer = nn.ModuleList()\n        for i in range(config.num_hidden_layers):\n            self.layer.append(BertLayer(config, layer_idx=i))"),
+    "bert: layer list from a plain list": (BERT, "self.layer = nn.ModuleList([BertLayer(config, layer_idx=i) for i in range(config.num_hidden_layers)])", "layers = []\n        for i in range(config.num_hidden_layers):\n            layers.append(BertLayer(config, layer_idx=i))\n        if config.is_decoder:\n            layers = layers[::2]\n        self.layer = nn.ModuleList(layers)"),
+    "bert: layer list not registered": (BERT, "self.layer = nn.ModuleList([BertLayer(config, layer_idx=i) for i in range(config.num_hidden_layers)])", "self.layer = [BertLayer(config, layer_idx=i) for i in range(config.num_hidden_layers)]"),
+    "bert: a frozen dataclass of sizes": (BERT, POOL, "        import dataclasses\n        @dataclasses.dataclass\n        class Sizes:\n            width: int = 3\n        sizes = Sizes(width=4)\n" + POOL + "\n        self.extra = nn.ModuleList([nn.Linear(2, 2) for _ in range(sizes.width)])"),
+    "bert: a namedtuple of sizes": (BERT, POOL, "        from collections import namedtuple\n        Sizes = namedtuple('Sizes', 'count width')\n        sizes = Sizes(3, width=4)\n" + POOL + "\n        self.extra = nn.ModuleList([nn.Linear(2, 2) for _ in range(sizes.count)])"),
+    "bert: buffers by nn.Buffer persistent": (BERT, "self.token_type_ids = nn.Buffer(torch.zeros(self.position_ids.size(), dtype=torch.long), persistent=False)", "self.token_type_ids = nn.Buffer(torch.zeros(self.position_ids.size(), dtype=torch.long), persistent=config.type_vocab_size > 1)"),
+    "bert: embeddings by sum of settings": (BERT, "self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)", "if config.type_vocab_size:\n            self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)\n        else:\n            self.register_parameter('token_type_embeddings', None)"),
+    "bert: crossattention switched": (BERT_CONFIG, "    add_cross_attention: bool = False", "    add_cross_attention: bool = True\n    is_decoder_first: bool = True"),
+    "bert: is_decoder default true": (BERT_CONFIG, "    is_decoder: bool = False", "    is_decoder: bool = True"),
+    "bert: number of labels by a property": (BERT, "self.classifier = nn.Linear(config.hidden_size, config.num_labels)", "labels = len(config.id2label)\n        self.classifier = nn.ModuleList(nn.Linear(config.hidden_size, 1) for _ in range(labels))"),
+    "bert: classifier only for three labels": (BERT, "self.classifier = nn.Linear(config.hidden_size, config.num_labels)", "self.classifier = nn.Linear(config.hidden_size, config.num_labels) if config.num_labels != 2 else nn.Identity()"),
+    "bert: super init of grandparent": (BERT, "class BertPooler(nn.Module):\n    def __init__(self, config):\n        super().__init__()", "class Base0(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.base0 = nn.Linear(2, 2)\n\n\nclass Base1(Base0):\n    def __init__(self):\n        super().__init__()\n        self.base1 = nn.Linear(2, 2)\n\n\nclass BertPooler(Base1):\n    def __init__(self, config):\n        super(Base1, self).__init__()"),
+    "bert: super init twice": (BERT, "class BertPooler(nn.Module):\n    def __init__(self, config):\n        super().__init__()", "class BertPooler(nn.Module):\n    def __init__(self, config):\n        super().__init__()\n        self.before = nn.Linear(2, 2)\n        super().__init__()"),
+    "bert: a decorator of init": (BERT, "class BertPooler(nn.Module):\n    def __init__(self, config):\n", "def adds(init):\n    def made(self, config):\n        init(self, config)\n        self.added = nn.Linear(2, 2)\n    return made\n\n\nclass BertPooler(nn.Module):\n    @adds\n    def __init__(self, config):\n"),
+    "bert: a class decorator": (BERT, "class BertPooler(nn.Module):\n    def __init__(self, config):\n", "def without(cls):\n    old = cls.__init__\n    def __init__(self, config):\n        old(self, config)\n        del self.dense\n    cls.__init__ = __init__\n    return cls\n\n\n@without\nclass BertPooler(nn.Module):\n    def __init__(self, config):\n"),
+    "bert: init assigned later": (BERT, "class BertPredictionHeadTransform(nn.Module):", "def _pool_init(self, config):\n    nn.Module.__init__(self)\n    self.other = nn.Linear(2, 2)\n\n\nBertPooler.__init__ = _pool_init\n\n\nclass BertPredictionHeadTransform(nn.Module):"),
+    "bert: attribute set on the class later": (BERT, "class BertPredictionHeadTransform(nn.Module):", "BertPooler.size = 3\n\n\nclass BertPredictionHeadTransform(nn.Module):"),
+    "bert: pooler by a flag in kwargs": (BERT, "self.bert = BertModel(config, add_pooling_layer=False)", "self.bert = BertModel(config, **{'add_pooling_layer': config.hidden_size > 3})"),
+    "bert: zip": (BERT, POOL, POOL + "\n        for name, size in zip(('u', 'v', 'w'), (1, 2)):\n            setattr(self, name, nn.Linear(size, size))"),
+    "bert: sorted set": (BERT, POOL, POOL + "\n        for name in sorted({'u', 'v'} | {'w'}):\n            setattr(self, name, nn.Linear(1, 1))"),
+    "bert: nested comprehension": (BERT, POOL, POOL + "\n        self.grid = nn.ModuleList([nn.ModuleList([nn.Linear(1, 1) for c in range(r)]) for r in range(3)])"),
+    "bert: dict get": (BERT, POOL, POOL + "\n        kinds = {'gelu': nn.Linear}\n        self.got = kinds.get(config.hidden_act, nn.Identity)(2, 2)"),
+    "bert: dict items": (BERT, POOL, POOL + "\n        for name, bias in {'p': True, 'q': False}.items():\n            self.add_module(name, nn.Linear(2, 2, bias=bias))"),
+    "bert: string join": (BERT, POOL, POOL + "\n        setattr(self, '_'.join(('a', 'b')), nn.Linear(2, 2))"),
+    "bert: percent format": (BERT, POOL, POOL + "\n        for n in range(2):\n            setattr(self, 'part%02d' % n, nn.Linear(2, 2))"),
+    "bert: str format": (BERT, POOL, POOL + "\n        for n in range(2):\n            setattr(self, '{}_{n:03d}'.format('x', n=n), nn.Linear(2, 2))"),
+    "bert: f-string with format": (BERT, POOL, POOL + "\n        for n in range(2):\n            setattr(self, f'x{n:>3}'.replace(' ', '0'), nn.Linear(2, 2))"),
+    "bert: removed prefix": (BERT, POOL, POOL + "\n        setattr(self, 'bert_part'.removeprefix('bert_'), nn.Linear(2, 2))"),
+    "bert: int of a division": (BERT, POOL, POOL + "\n        self.parts = nn.ModuleList(nn.Linear(1, 1) for _ in range(int(config.num_hidden_layers / 5)))"),
+    "bert: math ceil": (BERT, POOL, "        import math\n" + POOL + "\n        self.parts = nn.ModuleList(nn.Linear(1, 1) for _ in range(math.ceil(config.num_hidden_layers / 5)))"),
+    "bert: round and pow": (BERT, POOL, POOL + "\n        self.parts = nn.ModuleList(nn.Linear(1, 1) for _ in range(round(2.5) + pow(2, 1) - abs(-1)))"),
+    "bert: sum of a generator": (BERT, POOL, POOL + "\n        self.parts = nn.ModuleList(nn.Linear(1, 1) for _ in range(sum(n for n in (1, 2))))"),
+    "bert: a recursive function": (BERT, POOL, POOL + "\n        def nest(depth):\n            return nn.Sequential(nn.Linear(1, 1), nest(depth - 1)) if depth else nn.Linear(2, 2)\n        self.nested = nest(2)"),
+    "bert: a generator function": (BERT, POOL, POOL + "\n        def parts():\n            yield nn.Linear(1, 1)\n            if config.is_decoder:\n                yield nn.Linear(1, 1)\n            yield nn.Linear(1, 1)\n        self.parts = nn.ModuleList(parts())"),
+    "bert: a nested class": (BERT, POOL, "        class Inner(nn.Module):\n            def __init__(self):\n                super().__init__()\n                self.inside = nn.Linear(1, 1)\n\n        self.inner = Inner()\n" + POOL),
+    "bert: apply with init": (BERT, POOL, POOL + "\n        self.apply(lambda module: module.register_buffer('mark', torch.zeros(1)))"),
+    "bert: for children": (BERT, POOL, POOL + "\n        for child in list(self.children()):\n            child.register_parameter('scale', nn.Parameter(torch.ones(1)))"),
+    "bert: for named_modules": (BERT, POOL, POOL + "\n        for name, module in list(self.named_modules()):\n            if isinstance(module, nn.Linear):\n                setattr(self, name + '_copy', nn.Linear(1, 1))"),
+    "bert: a swapped layer in another class": (BERT, "self.pooler = BertPooler(config) if add_pooling_layer else None", "self.pooler = BertPooler(config) if add_pooling_layer else None\n        for layer in self.encoder.layer:\n            layer.output.LayerNorm = nn.RMSNorm(config.hidden_size)"),
+    "bert: a replaced layer by index": (BERT, "self.pooler = BertPooler(config) if add_pooling_layer else None", "self.pooler = BertPooler(config) if add_pooling_layer else None\n        self.encoder.layer[-1] = nn.Identity()"),
+    "bert: a slice deleted": (BERT, "self.pooler = BertPooler(config) if add_pooling_layer else None", "self.pooler = BertPooler(config) if add_pooling_layer else None\n        del self.encoder.layer[6:]"),
+    "bert: a slice assigned": (BERT, "self.pooler = BertPooler(config) if add_pooling_layer else None", "self.pooler = BertPooler(config) if add_pooling_layer else None\n        self.encoder.layer = self.encoder.layer[:4]"),
+    "bert: setitem of a nested attribute": (BERT, "self.pooler = BertPooler(config) if add_pooling_layer else None", "self.pooler = BertPooler(config) if add_pooling_layer else None\n        setattr(self.encoder, 'final', nn.LayerNorm(2))"),
+    "bert: get_submodule": (BERT, "self.pooler = BertPooler(config) if add_pooling_layer else None", "self.pooler = BertPooler(config) if add_pooling_layer else None\n        self.get_submodule('encoder').final = nn.LayerNorm(2)"),
+    "bert: config changed before use": (BERT, "self.encoder = BertEncoder(config)", "config.num_hidden_layers = 3\n        self.encoder = BertEncoder(config)"),
+    "bert: config copied and changed": (BERT, "self.encoder = BertEncoder(config)", "import copy\n        config = copy.deepcopy(config)\n        config.num_hidden_layers = 3\n        self.encoder = BertEncoder(config)"),
+    "bert: config changed by update": (BERT, "self.encoder = BertEncoder(config)", "config.update({'num_hidden_layers': 3})\n        self.encoder = BertEncoder(config)"),
+    "bert: config setattr": (BERT, "self.encoder = BertEncoder(config)", "setattr(config, 'num_hidden_layers', 3)\n        self.encoder = BertEncoder(config)"),
+    "bert: config from dict": (BERT, "self.encoder = BertEncoder(config)", "self.encoder = BertEncoder(type(config)(**{**config.to_dict(), 'num_hidden_layers': 3}))"),
+    "bert: config hasattr": (BERT, POOL, POOL + "\n        if hasattr(config, 'hidden_size') and not hasattr(config, 'no_such'):\n            self.more = nn.Linear(1, 1)"),
+    "bert: ternary chain": (BERT, POOL, POOL + "\n        self.more = nn.Linear(1, 1) if config.hidden_size < 10 else nn.LayerNorm(2) if config.hidden_act == 'gelu' else None"),
+    "bert: assert": (BERT, POOL, POOL + "\n        assert config.hidden_size > 0, 'no'\n        self.more = nn.Linear(1, 1)"),
+    "bert: raise in a branch": (BERT, POOL, POOL + "\n        if config.hidden_act not in ('gelu', 'relu'):\n            raise ValueError('no')\n        self.more = nn.Linear(1, 1)"),
+    "bert: with torch.no_grad": (BERT, POOL, POOL + "\n        with torch.no_grad():\n            self.more = nn.Linear(1, 1)"),
+    "bert: with device": (BERT, POOL, POOL + "\n        with torch.device('meta'):\n            self.more = nn.Parameter(torch.zeros(2))"),
+    "bert: embedding bag": (BERT, POOL, POOL + "\n        self.more = nn.EmbeddingBag(3, 2)\n        self.act = nn.GLU()"),
+    "bert: embedding from pretrained": (BERT, POOL, POOL + "\n        self.more = nn.Embedding.from_pretrained(torch.zeros(2, 3))"),
+    "bert: spectral norm": (BERT, POOL, POOL + "\n        self.more = torch.nn.utils.spectral_norm(nn.Linear(2, 2))"),
+    "bert: batch norm affine": (BERT, POOL, POOL + "\n        self.more = nn.BatchNorm2d(4, track_running_stats=False)\n        self.other = nn.InstanceNorm1d(4, affine=True)"),
+    "t5: gated by an import": (T5, "self.dropout = nn.Dropout(config.classifier_dropout)\n        self.classifier", "from torch.nn import Linear as Lin\n        self.lin = Lin(1, 1)\n        self.dropout = nn.Dropout(config.classifier_dropout)\n        self.classifier"),
+    "t5: relative bias everywhere": (T5, "if self.has_relative_attention_bias:\n            self.relative_attention_bias", "if True:\n            self.relative_attention_bias"),
+    "t5: block without cross attention": (T5, "if self.is_decoder:\n            self.layer.append(T5LayerCrossAttention", "if False:\n            self.layer.append(T5LayerCrossAttention"),
+    "t5: lm_head gone": (T5, "        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)\n", ""),
+    "t5: default act": (T5_CONFIG, 'feed_forward_proj: str = "relu"', 'feed_forward_proj: str = "gated-gelu"'),
+    "t5: fewer decoder layers": (T5_CONFIG, "num_decoder_layers: int | None = None", "num_decoder_layers: int | None = 2"),
+    "t5: model type": (T5_CONFIG, 'model_type = "t5"', 'model_type = "t5x"'),
+    "vit: mask token": (VIT, "def __init__(self, config: ViTConfig, use_mask_token: bool = False)", "def __init__(self, config: ViTConfig, use_mask_token: bool = True)"),
+    "vit: no bias": (VIT_CONFIG, "qkv_bias: bool = True", "qkv_bias: bool = False"),
+    "vit: decoder by star": (VIT, "nn.PixelShuffle(config.encoder_stride),", "nn.PixelShuffle(config.encoder_stride),\n            *[nn.Linear(1, 1)] * 2,"),
+    "vit: position embeddings buffer": (VIT, "self.position_embeddings = nn.Parameter(torch.randn(1, num_patches + 1, config.hidden_size))", "self.register_buffer('position_embeddings', torch.zeros(1, num_patches + 1, config.hidden_size))"),
+    "vit: labels zero": (VIT, "if config.num_labels > 0 else nn.Identity()", "if config.num_labels > 5 else nn.Identity()"),
+    "mamba: D": (MAMBA, "self.D = nn.Parameter(torch.empty(self.intermediate_size))", "self.D = torch.nn.parameter.Parameter(torch.empty(self.intermediate_size), requires_grad=False)"),
+    "mamba: D none": (MAMBA, "self.D = nn.Parameter(torch.empty(self.intermediate_size))", "self.D = None"),
+    "clip: scale": (CLIP, "self.logit_scale = nn.Parameter(torch.tensor(self.config.logit_scale_init_value))", "self.logit_scale = torch.tensor(self.config.logit_scale_init_value)"),
+    "clip: towers renamed": (CLIP, "self.vision_model = ", "self.visual = self.vision_model = "),
+    "clip: text by another class": (CLIP, "self.final_layer_norm = nn.LayerNorm(embed_dim, eps=config.layer_norm_eps)", "self.final_layer_norm = nn.LayerNorm(embed_dim, eps=config.layer_norm_eps, elementwise_affine=False)"),
+    "clip: text config default": (CLIP_CONFIG, "max_position_embeddings: int = 77", "max_position_embeddings: int = 78"),
+    "mixtral: experts as lists": (MIXTRAL, "self.down_proj = nn.Parameter(torch.empty(self.num_experts, self.hidden_dim, self.intermediate_dim))", "self.down_proj = nn.ParameterList(nn.Parameter(torch.empty(self.hidden_dim, self.intermediate_dim)) for _ in range(self.num_experts))"),
+    "mixtral: experts inherit": (MIXTRAL, "class MixtralExperts(nn.Module):", "class MixtralExperts(nn.ModuleList):"),
+    "mixtral: experts as a module list of itself": (MIXTRAL, "        self.gate = MixtralTopKRouter(config)\n        self.experts = MixtralExperts(config)", "        self.gate = MixtralTopKRouter(config)\n        self.experts = nn.ModuleList()\n        for index in range(config.num_local_experts):\n            self.experts.add_module(f'expert_{index}', MixtralRMSNorm(2))"),
+    "mixtral: fewer experts": (MIXTRAL_CONFIG, "num_local_experts: int = 8", "num_local_experts: int = 4"),
+    "mixtral: router bias": (MIXTRAL, "self.weight = nn.Parameter(torch.empty(self.num_experts, self.hidden_dim))", "self.weight = nn.Parameter(torch.empty(self.num_experts, self.hidden_dim))\n        self.e_score_correction_bias = nn.Buffer(torch.zeros(self.num_experts))"),
+    "llama: forward kwargs gone": (MODELING, "        **kwargs: Unpack[TransformersKwargs],\n    ) -> CausalLMOutputWithPast:", "    ) -> CausalLMOutputWithPast:"),
+    "llama: new required": (MODELING, "input_ids: torch.LongTensor | None = None,\n", "input_ids: torch.LongTensor,\n"),
+    "llama: forward decorated by a wrapper": (MODELING, "    @can_return_tuple\n    @auto_docstring\n    def forward(", "    @can_return_tuple\n    def forward("),
+    "llama: labels renamed": (MODELING, "labels: torch.LongTensor | None = None", "targets: torch.LongTensor | None = None"),
+    "llama: method made private": (MODELING, "    def forward(\n", "    def _forward(\n"),
+    "llama: method alias": (MODELING, "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n", "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n    def score(self, x, *, deep=False):\n        return x\n\n    rate = score\n"),
+    "llama: property": (MODELING, "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n", "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n    @property\n    def width(self):\n        return 3\n"),
+    "llama: method under a condition": (MODELING, "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n", "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n    if True:\n        def score(self, x):\n            return x\n"),
+    "llama: method in a try": (MODELING, "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n", "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n    try:\n        def score(self, x):\n            return x\n    except NameError:\n        pass\n"),
+    "llama: method deleted": (MODELING, "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n", "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n    def score(self, x):\n        return x\n\n    other = score\n    del score\n"),
+    "llama: method set below": (MODELING, "__all__ = [", "def _score(self, x, by=2):\n    return x\n\n\nLlamaForCausalLM.score = _score\n\n__all__ = ["),
+    "llama: method by setattr below": (MODELING, "__all__ = [", "for _name in ('one', 'two'):\n    setattr(LlamaForCausalLM, _name, lambda self, x=1: x)\n\n__all__ = ["),
+    "llama: async method": (MODELING, "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n", "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n    async def score(self, x, *rest, y=1, **more):\n        return x\n"),
+    "llama: default a lambda": (MODELING, LOGITS, "logits_to_keep: int | torch.Tensor = 0, act=lambda x: x"),
+    "llama: default a tuple": (MODELING, LOGITS, "logits_to_keep: int | torch.Tensor = 0, pair=(1, 2)"),
+    "llama: default a dtype": (MODELING, LOGITS, "logits_to_keep: int | torch.Tensor = 0, kind=torch.float32"),
+    "llama: default by a class variable": (MODELING, "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n", "class LlamaForCausalLM(LlamaPreTrainedModel, GenerationMixin):\n    STEP = 3\n\n    def score(self, x, by=STEP):\n        return x\n"),
+    "llama: default minus": (MODELING, LOGITS, "logits_to_keep: int | torch.Tensor = -1"),
+    "llama: default true to one": (MODELING, LOGITS, "logits_to_keep: int | torch.Tensor = False"),
+    "llama: generic mixin swapped": (MODELING, "class LlamaForTokenClassification(GenericForTokenClassification, LlamaPreTrainedModel): ...", "class LlamaForTokenClassification(GenericForSequenceClassification, LlamaPreTrainedModel): ..."),
+    "llama: base order": (MODELING, "class LlamaForTokenClassification(GenericForTokenClassification, LlamaPreTrainedModel): ...", "class LlamaForTokenClassification(LlamaForCausalLM): ..."),
+    "llama: two heads": (MODELING, HEAD, HEAD + "\n        self.value_head = nn.Sequential(nn.Linear(config.hidden_size, 1), nn.Tanh())"),
+    "llama: head by config": (MODELING, HEAD, "if config.tie_word_embeddings:\n            self.lm_head = None\n        else:\n            " + HEAD),
+    "llama: head only when not tied": (MODELING, HEAD, "if not config.tie_word_embeddings:\n            " + HEAD),
+    "llama: rope as buffers": (MODELING, ROTARY, ROTARY + "\n        self.register_buffer('cos_cached', torch.ones(3), persistent=False)\n        self.register_buffer('sin_cached', torch.ones(3))"),
+    "llama: qk norm": (MODELING, "self.o_proj = nn.Linear(", "self.q_norm = LlamaRMSNorm(self.head_dim, eps=config.rms_norm_eps)\n        self.k_norm = LlamaRMSNorm(self.head_dim, eps=config.rms_norm_eps)\n        self.o_proj = nn.Linear("),
+    "llama: fused qkv": (MODELING, "self.k_proj = nn.Linear(", "self.qkv_proj = nn.Linear(4, 4)\n        self._k_proj = nn.Linear("),
+    "llama: sliding layers": (MODELING, "self.mlp = LlamaMLP(config)", "self.is_sliding = bool((layer_idx + 1) % 2)\n        self.mlp = LlamaMLP(config)\n        if self.is_sliding:\n            self.window_norm = LlamaRMSNorm(config.hidden_size)"),
+    "llama: moe every second": (MODELING, "self.mlp = LlamaMLP(config)", "self.mlp = LlamaMLP(config) if layer_idx % 2 else nn.ModuleList([LlamaMLP(config) for _ in range(4)])"),
+    "llama: first dense": (MODELING, "self.mlp = LlamaMLP(config)", "if layer_idx >= config.num_hidden_layers - 1:\n            self.mlp = LlamaMLP(config)\n        else:\n            self.feed_forward = LlamaMLP(config)"),
+    "llama: mlp with shared": (MODELING, "self.mlp = LlamaMLP(config)", "self.mlp = LlamaMLP(config)\n        self.shared_mlp = self.mlp"),
+    "whisper: encoder renamed conv": (WHISPER, "self.conv1 = nn.Conv1d(", "self.conv_in = nn.Conv1d("),
+    "whisper: positions a parameter": (WHISPER, "self.embed_positions = nn.Embedding(self.max_source_positions, embed_dim)", "self.embed_positions = nn.Parameter(torch.zeros(self.max_source_positions, embed_dim))"),
+    "whisper: k bias": (WHISPER, "self.k_proj = nn.Linear(embed_dim, embed_dim, bias=False)", "self.k_proj = nn.Linear(embed_dim, embed_dim, bias=bias)"),
+    "whisper: fewer decoder layers": (WHISPER_CONFIG, "decoder_layers: int = 4", "decoder_layers: int = 3"),
+    "whisper: attention map": (WHISPER_CONFIG, '"num_attention_heads": "encoder_attention_heads"', '"num_attention_heads": "decoder_attention_heads"'),
+    "gpt2: conv1d to linear": (GPT2, "self.c_attn = Conv1D(3 * self.embed_dim, self.embed_dim)", "self.c_attn = nn.Linear(self.embed_dim, 3 * self.embed_dim)"),
+    "gpt2: cross attention": (GPT2_CONFIG, "add_cross_attention: bool = False", "add_cross_attention: bool = True"),
+    "gpt2: bias buffer": (GPT2, "self.c_attn = Conv1D(3 * self.embed_dim, self.embed_dim)", "self.register_buffer('bias', torch.tril(torch.ones((2, 2))))\n            self.c_attn = Conv1D(3 * self.embed_dim, self.embed_dim)"),
+    "gemma2: norm renamed": (GEMMA2, "self.pre_feedforward_layernorm", "self.pre_ff_layernorm"),
+    "gemma2: softcap layer": (GEMMA2, "self.post_feedforward_layernorm = ", "self.softcap = nn.Tanh()\n        self.post_feedforward_layernorm = "),
+    "llava: projector": (LLAVA, "self.linear_2 = nn.Linear(", "self.norm = nn.LayerNorm(config.text_config.hidden_size)\n        self.linear_2 = nn.Linear("),
+    "llava: tower renamed": (LLAVA, "self.vision_tower", "self.vision_model"),
+    "llava: projector twice": (LLAVA, "self.multi_modal_projector = LlavaMultiModalProjector(config)", "self.multi_modal_projector = nn.ModuleList([LlavaMultiModalProjector(config), LlavaMultiModalProjector(config)])"),
+    "wav2vec2: feature norm": (WAV2VEC2, "self.projection = nn.Linear(config.conv_dim[-1], config.hidden_size)", "self.projection = nn.Linear(config.conv_dim[-1], config.hidden_size)\n        self.convs = nn.ModuleList(nn.Conv1d(1, size, 1) for size in config.conv_dim)"),
+    "wav2vec2: weight norm off": (WAV2VEC2, "weight_norm = nn.utils.weight_norm", "weight_norm = lambda module, **kwargs: module"),
+    "qwen2_moe: shared expert": (QWEN2_MOE, "self.shared_expert_gate = torch.nn.Linear(config.hidden_size, 1, bias=False)", "self.shared_expert_gate = torch.nn.Linear(config.hidden_size, 1, bias=True)"),
+    "qwen2_moe: sparse step": (QWEN2_MOE, "(layer_idx + 1) % config.decoder_sparse_step == 0", "(layer_idx + 1) % 2 == 0"),
+    "sam: neck": (SAM, "self.layer_norm2 = SamLayerNorm(", "self.layer_norm3 = SamLayerNorm("),
+    "sam: no rel pos": (SAM, "if self.use_rel_pos:", "if False:"),
+    "bert: config nested dict": (BERT_CONFIG, "    add_cross_attention: bool = False", "    add_cross_attention: bool = False\n    task: dict | None = None"),
+    "bert: config alias": (BERT_CONFIG, '    model_type = "bert"\n', '    model_type = "bert"\n    attribute_map = {"width": "hidden_size"}\n'),
+    "bert: config init by hand": (BERT_CONFIG, "    add_cross_attention: bool = False", "    add_cross_attention: bool = False\n\n    def __post_init__(self, **kwargs):\n        self.head_dim = self.hidden_size // self.num_attention_heads\n        super().__post_init__(**kwargs)"),
+    "bert: config default by another": (BERT_CONFIG, "intermediate_size: int = 3072", "intermediate_size: int | None = None"),
+    "clip: sub config": (CLIP_CONFIG, "    vision_config: ", "    more_config: dict | None = None\n    vision_config: "),
 }  # fmt: skip
 
 
@@ -394,6 +555,8 @@ def _told(file: str, edited: str) -> Found:
         if f".{stem}." not in whole:
             continue
         changed |= set(_signature_changes(name, before["signatures"][whole], after["signatures"][whole]))
+        moved = before["conditions"].get(whole, set()) ^ after["conditions"].get(whole, set())
+        doubtful |= {f"{name} {beginning}.?" for beginning, _ in moved}
         states, new_states = (side["states"].get(whole, {}) for side in (before, after))
         for one, other in ((states, new_states), (new_states, states)):
             for key, is_certain in one.items():

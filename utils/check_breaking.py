@@ -115,16 +115,18 @@ def _facts_of(models: Iterable[str], tree: ModelTree, progress: Callable[[int], 
     for model in models:
         states: dict[str, Keys] = {}
         signatures: dict[str, Methods] = {}
+        conditions: dict[str, set[tuple[str, str]]] = {}
         for file, facts in tree.facts(model).files.items():
             for name, one in facts.classes.items():
                 whole = f"transformers.models.{model}.{file.removesuffix('.py')}.{name}"
                 signatures[whole] = dict(_methods(one))
                 if one.state is not None:
+                    conditions[whole] = set(_conditions(one.state))
                     states[whole] = {}
                     for key, entry in keys_of(one.state).items():  # the real ones have `*` for numbers
                         states[whole][numbered(key)] = entry.is_certain or states[whole].get(numbered(key), False)
                     states[whole] |= {f"{beginning}.?": False for beginning in unknown_parts(one.state)}
-        found.append({"states": states, "signatures": signatures})
+        found.append({"states": states, "signatures": signatures, "conditions": conditions})
         progress(1)
     return found
 
@@ -138,6 +140,15 @@ def unknown_parts(node: Node, prefix: str = "", above: tuple[int, ...] = ()) -> 
             yield prefix + part.name
         elif part.module is not None:
             yield from unknown_parts(part.module, f"{prefix}{part.name}.", (*above, id(node)))
+
+
+def _conditions(node: Node, prefix: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, str]]:
+    """The beginnings of entries with the words of what decides whether they are there."""
+    for part in node.parts if id(node) not in above else ():
+        if part.condition:
+            yield prefix + part.name, part.condition
+        if part.module is not None:
+            yield from _conditions(part.module, f"{prefix}{part.name}.", (*above, id(node)))
 
 
 def _methods(one: PublicClass) -> Iterator[tuple[str, dict[str, list[str]]]]:

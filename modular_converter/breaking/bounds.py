@@ -81,7 +81,7 @@ def concatenated(parts: Iterable[str]) -> str:
 _OF_ITEMS: frozenset[Callable[..., object]] = frozenset(
     (int, float, bool, str, len, max, min, abs, sum, list, tuple, sorted, set, all, any, is_in, is_not_in, concatenated)
     + (operator.add, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
-    + (operator.is_, operator.is_not, operator.getitem)
+    + (operator.is_, operator.is_not, operator.getitem, operator.or_, operator.and_)
 )  # fmt: skip
 """Operations that take and make no more than the items and characters of their operands, whatever numbers are among them."""
 _OF_NUMBERS: frozenset[Callable[..., object]] = frozenset(

@@ -259,9 +259,13 @@ def compare_states(old: Node, new: Node, prefix: str = "", layer: str = "") -> I
     for name in before:
         if name in after and _meanings(before[name]) != _meanings(after[name]):
             yield from _part(name, before[name], after[name], new, named)
-        elif name in after and _is_certain(before[name]) and not _is_certain(after[name]):
-            place, message = _own(after[name][0].place, new), f"whether it has {named.shown(name)} is not known"
-            yield ModelChange("state-not-known", place, message, named.word(name))
+        elif name in after and not _is_certain(after[name]):
+            place, message = _own(after[name][0].place, new), f"whether it has {named.shown(name)}"
+            if _is_certain(before[name]):
+                yield ModelChange("state-not-known", place, f"{message} is not known", named.word(name))
+            elif _conditions(before[name]) != _conditions(after[name]):
+                message += " depends on another condition, which is not known"
+                yield ModelChange("state-not-known", place, message, named.word(name))
 
 
 class _Named(NamedTuple):
@@ -342,6 +346,10 @@ def _by_name(node: Node, other: Node) -> dict[str, list[Part]]:
 
 def _meanings(parts: list[Part]) -> frozenset[str]:
     return frozenset(one.meaning for one in parts)
+
+
+def _conditions(parts: list[Part]) -> frozenset[str]:
+    return frozenset(one.condition for one in parts)
 
 
 def _is_certain(parts: list[Part]) -> bool:

@@ -21,6 +21,7 @@ from modular_converter.breaking.values import (
     CONFIG_BASES,
     NONE,
     POST_INIT,
+    UNKNOWN,
     ClassValue,
     CodePlace,
     Either,
@@ -44,8 +45,6 @@ from modular_converter.model.nodes import dotted, named_values, parse, walk
 
 SET_AT_RUN_TIME: Mapping[str, object] = {"num_labels": 2, "output_attentions": False, "is_decoder": False}
 """Settings that no text gives a default as a plain value."""
-UNKNOWN = "*"
-"""The name of what an object holds by a decorator of its class that is not followed."""
 LEAVE_CLASSES = frozenset(
     {"dataclass", "dataclass_transform", "strict", "final", "runtime_checkable", "total_ordering"}
 )

@@ -11,7 +11,7 @@ from typing import Any
 from modular_converter.breaking import layers
 from modular_converter.breaking.bounds import NOT_KNOWN, computed, concatenated, is_in, is_not_in, one_text, spend
 from modular_converter.breaking.conventions import ITERATED, LibraryInterpreter, iterated
-from modular_converter.breaking.layers import call_on_tree, is_instance
+from modular_converter.breaking.layers import LEAVE_MODULES, call_on_tree, is_instance, submodule
 from modular_converter.breaking.names import Frame
 from modular_converter.breaking.values import (
     EMPTY_BUFFER,
@@ -31,6 +31,7 @@ from modular_converter.breaking.values import (
     Partial,
     Value,
     either,
+    is_any_name,
     is_configuration,
     is_module,
     key_text,
@@ -54,6 +55,8 @@ _OPERATORS: Mapping[type[ast.AST], tuple[str, Callable[[Any, Any], object]]] = {
     ast.Mod: ("%", operator.mod),
     ast.Pow: ("**", operator.pow),
     ast.LShift: ("<<", operator.lshift),
+    ast.BitOr: ("|", operator.or_),
+    ast.BitAnd: ("&", operator.and_),
     ast.Eq: ("==", operator.eq),
     ast.NotEq: ("!=", operator.ne),
     ast.Lt: ("<", operator.lt),
@@ -78,6 +81,8 @@ _SAME = frozenset(
 
 _NO_MODULES = ("builtins.", "torch.", "numpy.", "math.", "copy.", "os.", "warnings.")
 """Packages whose functions make no modules, but for `torch.nn`, whose layers are known, or said not to be."""
+_LEAVE_MODULES = ("builtins.", "copy.", "warnings.", "weakref.", "torch.nn.init.", "torch.nn.functional.")
+"""Packages whose functions leave the modules that they are given as they are."""
 
 
 def _sequence(run: LibraryInterpreter, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -> Value:
@@ -89,6 +94,12 @@ def _sequence(run: LibraryInterpreter, node: ast.List | ast.Tuple | ast.Set, fra
         else:
             items.append(run.evaluate(one, frame))
     return sequence(items)
+
+
+def _set(run: LibraryInterpreter, node: ast.Set, frame: Frame) -> Value:
+    items = run.evaluate(ast.List(node.elts), frame)
+    known = computed(set, plain(items))
+    return items if known is NOT_KNOWN else Expression(ast.unparse(node), known)
 
 
 def _dict(run: LibraryInterpreter, node: ast.Dict, frame: Frame) -> Value:
@@ -115,7 +126,10 @@ def _combined(op: ast.AST, left: Value, right: Value, node: ast.expr) -> Value:
     if isinstance(left, (ObjectValue, Layer, HeldTensor, ClassValue)) and right is NONE:
         return Expression(text, isinstance(op, (ast.IsNot, ast.NotEq)))
     found = computed(compute, plain(left), plain(right))
-    return Expression(text, found, name=name_of(op, left, right) if found is NOT_KNOWN else "")
+    if found is not NOT_KNOWN:
+        return Expression(text, found)
+    counts = any(isinstance(one, Expression) and one.is_count for one in (left, right))
+    return Expression(text, name=name_of(op, left, right), is_count=counts)
 
 
 def _compare(run: LibraryInterpreter, node: ast.Compare, frame: Frame) -> Value:
@@ -168,10 +182,12 @@ def _unary(run: LibraryInterpreter, node: ast.UnaryOp, frame: Frame) -> Value:
 
 
 def _choice(run: LibraryInterpreter, node: ast.IfExp, frame: Frame) -> Value:
-    known = truth(run.evaluate(node.test, frame))
+    test = run.evaluate(node.test, frame)
+    known = truth(test)
     if known is not None:
         return run.evaluate(node.body if known else node.orelse, frame)
-    return either(run.evaluate(node.body, frame), run.evaluate(node.orelse, frame))
+    found = either(run.evaluate(node.body, frame), run.evaluate(node.orelse, frame))
+    return replace(found, condition=f"if {test.text} {found.condition}") if isinstance(found, Either) else found
 
 
 def _joined(run: LibraryInterpreter, node: ast.JoinedStr, frame: Frame) -> Value:
@@ -271,6 +287,13 @@ def _walrus(run: LibraryInterpreter, node: ast.NamedExpr, frame: Frame) -> Value
     return value
 
 
+def _yield(run: LibraryInterpreter, node: ast.Yield | ast.YieldFrom, frame: Frame) -> Value:
+    value = run.evaluate(node.value, frame) if node.value is not None else NONE
+    given = [value] if isinstance(node, ast.Yield) else run.turns(value)
+    frame.yielded += [either(one, NONE) if run.in_doubt else one for one in given]
+    return NONE
+
+
 def _call(run: LibraryInterpreter, node: ast.Call, frame: Frame) -> Value:
     arguments, named = _arguments(run, node, frame)
     name = super_attribute(node.func)
@@ -283,6 +306,8 @@ def _call(run: LibraryInterpreter, node: ast.Call, frame: Frame) -> Value:
         if done is not None:
             return done
         function = run.attribute(holder, node.func.attr)
+        if isinstance(function, Expression) and _may_change(holder, node.func.attr):
+            run.not_followed([holder], ast.unparse(node))
     else:
         function = run.evaluate(node.func, frame)
         if isinstance(function, External) and function.name.startswith("builtins."):
@@ -327,6 +352,12 @@ def _method(
         return holder
     if not arguments and (held := call_on_tree(holder, method)) is not None:
         return held
+    if method == "get_submodule" and arguments and (part := submodule(holder, plain(arguments[0]))) is not None:
+        return part
+    if method == "apply" and arguments and (all_modules := call_on_tree(holder, "modules")) is not None:
+        for one in run.turns(all_modules)[::-1]:
+            run.call(arguments[0], [one], {}, ast.unparse(node))
+        return holder
     if isinstance(holder, Items) and not holder.is_mapping:
         if method == "clear":
             holder.clear(in_doubt=run.in_doubt)
@@ -334,7 +365,7 @@ def _method(
         return _change_items(holder, method, [one if not run.in_doubt else either(NONE, one) for one in arguments])
     if (items := mapping(holder)) is not None:
         return _of_mapping(items, method, arguments, in_doubt=run.in_doubt)
-    if isinstance(holder, ObjectValue) and not is_configuration(holder):
+    if isinstance(holder, Layer) or (isinstance(holder, ObjectValue) and not is_configuration(holder)):
         return _register(run, holder, method, arguments, named, run.place(node, frame))
     instance = arguments[0] if arguments else None
     begins = method == "__init__" or (method == POST_INIT and instance is not None and is_configuration(instance))
@@ -348,6 +379,12 @@ def _method(
         return NONE
     made = of_text(holder, method, arguments, named)
     return made if made is not None else run.method(holder, method, arguments, named)
+
+
+def _may_change(holder: Value, method: str) -> bool:
+    """Whether a method of a module that is not followed may change what the module holds."""
+    is_own = isinstance(holder, ObjectValue) and method in holder.attributes  # `self.act(x)`
+    return is_module(holder) and not is_own and method not in LEAVE_MODULES
 
 
 def _change_items(holder: Items, method: str, arguments: list[Value]) -> Value | None:
@@ -390,27 +427,30 @@ def _of_mapping(holder: Items, method: str, arguments: list[Value], *, in_doubt:
 
 def _register(
     run: LibraryInterpreter,
-    holder: ObjectValue,
+    holder: ObjectValue | Layer,
     method: str,
     arguments: list[Value],
     named: dict[str, Value],
     place: CodePlace,
 ) -> Value | None:
+    if method not in ("register_buffer", "register_parameter", "add_module", "register_module"):
+        return None
     value = arguments[1] if len(arguments) > 1 else named.get("tensor", named.get("module", named.get("param", NONE)))
     name = arguments[0] if arguments else named.get("name", NONE)
-    if method == "register_buffer":
+    if is_any_name(name):
+        run.not_followed([holder], f"{method}({name.text}, {value.text})")
+    elif method == "register_buffer":
         flag = arguments[2] if len(arguments) > 2 else named.get("persistent", layers.TRUE)
         persistent = truth(flag)
         if value is NONE or plain(value) is None or persistent is False:
             is_empty = plain(value) is None and persistent is True
-            holder.attributes[key_text(name)] = EMPTY_BUFFER if is_empty else value
-            return NONE
-        run.hold(holder, key_text(name), layers.held(value, persistent=persistent), place)
-        return NONE
-    if method in ("register_parameter", "add_module", "register_module"):
-        run.hold(holder, key_text(name), value, place)
-        return NONE
-    return None
+            if isinstance(holder, ObjectValue):
+                holder.attributes[key_text(name)] = EMPTY_BUFFER if is_empty else value
+        else:
+            run.give(holder, key_text(name), layers.held(value, persistent=persistent), place)
+    else:
+        run.give(holder, key_text(name), value, place)
+    return NONE
 
 
 def _builtin(run: LibraryInterpreter, name: str, node: ast.Call, arguments: list[Value], frame: Frame) -> Value | None:
@@ -421,11 +461,11 @@ def _builtin(run: LibraryInterpreter, name: str, node: ast.Call, arguments: list
         if isinstance(arguments[0], ObjectValue) and len(arguments) > 2 and not run.has(arguments[0], word):
             return arguments[2]
         return run.attribute(arguments[0], word)
-    if name == "builtins.setattr" and len(arguments) == 3 and isinstance(arguments[0], ObjectValue):
-        run.hold(arguments[0], key_text(arguments[1]), arguments[2], run.place(node, frame))
-        return NONE
-    if name == "builtins.setattr" and len(arguments) == 3 and isinstance(arguments[0], ClassValue):
-        run.exchange(arguments[0], key_text(arguments[1]), arguments[2])
+    if name == "builtins.setattr" and len(arguments) == 3:
+        if is_any_name(arguments[1]):
+            run.not_followed(arguments[:1], ast.unparse(node))
+        else:
+            run.give(arguments[0], key_text(arguments[1]), arguments[2], run.place(node, frame))
         return NONE
     if name == "builtins.delattr" and len(arguments) == 2 and isinstance(arguments[0], ObjectValue):
         word = plain(arguments[1])
@@ -476,7 +516,7 @@ _READERS: Mapping[type[ast.expr], _Reader] = {
     ast.Attribute: lambda run, node, frame: run.attribute(run.evaluate(node.value, frame), node.attr),
     ast.List: _sequence,
     ast.Tuple: _sequence,
-    ast.Set: _sequence,
+    ast.Set: _set,
     ast.Dict: _dict,
     ast.BinOp: lambda run, node, frame: _combined(
         node.op, run.evaluate(node.left, frame), run.evaluate(node.right, frame), node
@@ -492,6 +532,8 @@ _READERS: Mapping[type[ast.expr], _Reader] = {
     ast.DictComp: _dict_comprehension,
     ast.Subscript: _subscript,
     ast.NamedExpr: _walrus,
+    ast.Yield: _yield,
+    ast.YieldFrom: _yield,
     ast.Lambda: lambda run, node, frame: FunctionValue(frame.path, node, frame.above, closure=dict(frame.names)),
     ast.Call: _call,
 }
@@ -530,9 +572,9 @@ class Interpreter(LibraryInterpreter):
             old = "parametrizations" not in name
             return layers.weight_normed(arguments[0], old) if isinstance(arguments[0], Layer) else arguments[0]
         if name.startswith("torch.nn."):
-            known = layers.layer(name, arguments, named)
-            is_function = name.startswith(("torch.nn.functional.", "torch.nn.init."))
-            return known if known is not None else Expression(text, may_be_module=not is_function)
+            made_layer = layers.layer(name, arguments, named)
+            if made_layer is not None:
+                return made_layer
         if (shape := layers.tensor_shape(name, arguments, named)) is not None:
             return HeldTensor(shape)
         if name in ITERATED and "repeat" not in named:
@@ -542,10 +584,12 @@ class Interpreter(LibraryInterpreter):
             return Items([*(given.items if given.is_mapping else _pairs(given)), *named.items()], is_mapping=True)
         if name in ("builtins.list", "builtins.tuple") and arguments and isinstance(arguments[0], Items):
             return arguments[0]
-        if name in COMPUTED:
-            values = [plain(one) for one in arguments]
-            if not named and NOT_KNOWN not in values:
-                return Expression(text.replace("builtins.", ""), computed(COMPUTED[name], *values))
+        if name == "builtins.str" and arguments and not is_any_name(arguments[0]):
+            return Expression(text, computed(str, plain(arguments[0])), name=key_text(arguments[0]))
+        if name in COMPUTED and not named:
+            found = computed(COMPUTED[name], *map(plain, arguments))
+            if found is not NOT_KNOWN:
+                return Expression(text.replace("builtins.", ""), found)
         if name == "functools.partial" and arguments:
             return Partial(arguments[0], tuple(arguments[1:]), named)
         if name == "builtins.map" and len(arguments) == 2:
@@ -554,4 +598,9 @@ class Interpreter(LibraryInterpreter):
             copied = arguments[0]
             is_config = isinstance(copied, ObjectValue) and is_configuration(copied)
             return self.copied(copied) if isinstance(copied, ObjectValue) and is_config else copied
-        return Expression(text.replace("builtins.", ""), may_be_module=not name.startswith(_NO_MODULES))
+        handed = [*arguments, *named.values()]
+        if any(map(is_module, handed)) and not name.startswith(_LEAVE_MODULES):
+            return self.not_followed(handed, text)
+        is_of_layers = name.startswith("torch.nn.") and not name.startswith(_LEAVE_MODULES)
+        may_be_module = is_of_layers or not name.startswith(_NO_MODULES)
+        return Expression(text.replace("builtins.", ""), may_be_module=may_be_module)

@@ -26,6 +26,7 @@ from modular_converter.breaking.values import (
     CodePlace,
     Expression,
     External,
+    FunctionValue,
     Node,
     StateReader,
     Value,
@@ -34,7 +35,7 @@ from modular_converter.breaking.values import (
 )
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import UNPARSABLE, ConversionError
-from modular_converter.model.bindings import EMPTY, Function, signature_of
+from modular_converter.model.bindings import EMPTY, FUNCTIONS, Function, signature_of
 from modular_converter.model.class_blocks import Method
 from modular_converter.model.module import Module
 from modular_converter.model.nodes import decorators_of, dotted, parse, walk
@@ -301,11 +302,13 @@ class _Reader:
         run = _another(self._run)  # whose reads are all noted
         written = functools.partial(_default_text, run, Frame(cls.path, cls.above))
         methods = {}
-        for name, (node, is_attribute) in {**cls.methods, **dict(self._other_names(cls))}.items():
+        own = {
+            name: (node, cls.place(node.lineno), is_attribute) for name, (node, is_attribute) in cls.methods.items()
+        }
+        for name, (node, place, is_attribute) in {**own, **dict(self._functions(cls))}.items():
             if _PUBLIC.fullmatch(name):
                 parameters = tuple(_parameters(node, Method(node).instance, written))
-                words = _words_of(node.decorator_list)
-                methods[name] = Signature(cls.place(node.lineno), parameters, words, is_attribute)
+                methods[name] = Signature(place, parameters, _words_of(node.decorator_list), is_attribute)
         return _Own(methods, dict(_fields(cls, methods, written)), dict(_variables(cls, written)))
 
     def _defaults(self, ancestors: Ancestors) -> Iterator[tuple[str, Written]]:
@@ -341,11 +344,14 @@ class _Reader:
                         yield field.target.id + KEYWORD, Written("", one.place(field.lineno))
                         todo.append((one.path, field.annotation))
 
-    def _other_names(self, cls: ClassValue) -> Iterator[tuple[str, tuple[Function, bool]]]:
-        """The names in the body of a class that stand for a method of it: `also_run = run`."""
-        for name, value in cls.variables.items():
-            if isinstance(value, ast.Name) and value.id in cls.methods:
-                yield name, cls.methods[value.id]
+    def _functions(self, cls: ClassValue) -> Iterator[tuple[str, tuple[Function, CodePlace, bool]]]:
+        """The functions of its file that a class gets as methods: `run = function` in its body, `Class.run = function` below."""
+        below = (one for one in parse(cls.behind).body if isinstance(one, ast.Assign))
+        given = {dotted(one.targets[0]).removeprefix(f"{cls.name}."): one.value for one in below}
+        for name, value in {**cls.variables, **given}.items():
+            found = self._run.constant(cls.path, value.id) if isinstance(value, ast.Name) else None
+            if isinstance(found, FunctionValue) and isinstance(found.node, FUNCTIONS):
+                yield name, (found.node, CodePlace(found.path, found.above + found.node.lineno, cls.name), False)
 
     def _state(self, cls: ClassValue, ancestors: Ancestors) -> Node:
         before, place = self._run.lasting_writes, cls.place()

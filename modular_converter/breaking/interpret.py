@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modular_converter.breaking import layers
-from modular_converter.breaking.bounds import NOT_KNOWN
+from modular_converter.breaking.bounds import NOT_KNOWN, one_text
 from modular_converter.breaking.layers import HELD, exchange
 from modular_converter.breaking.names import EXCHANGED, Frame, Names, given_to_heirs
 from modular_converter.breaking.values import (
@@ -24,6 +24,7 @@ from modular_converter.breaking.values import (
     EMPTY_BUFFER,
     NONE,
     POST_INIT,
+    UNKNOWN,
     ClassValue,
     CodePlace,
     Either,
@@ -46,7 +47,7 @@ from modular_converter.breaking.values import (
     sequence,
     truth,
 )
-from modular_converter.model.bindings import FUNCTIONS
+from modular_converter.model.bindings import FUNCTIONS, Function
 from modular_converter.model.class_blocks import Method
 from modular_converter.model.nodes import decorators_of, targets_of, walk
 
@@ -55,7 +56,7 @@ MOST_DEPTH = 60
 """Calls within calls that are followed."""
 MOST_TURNS = 24
 """Items of a list that a loop is followed for; a longer one is followed once."""
-ANY = Expression("*")
+ANY = Expression("*", is_count=True)
 """An item of something that a loop is followed once for."""
 
 
@@ -77,6 +78,8 @@ class StatementInterpreter(abc.ABC):
         """
         self._doubts = 0
         """The conditions around the statement whose values are not known."""
+        self._conditions: list[str] = []
+        """The words of those that an `if` has."""
         self.changes: dict[ClassValue, dict[str, Value]] = {}
         """What decorators of a class, and the statements below it, have given it."""
         self._unfinished: set[int] = set()
@@ -181,6 +184,14 @@ class StatementInterpreter(abc.ABC):
             return self.call_external(function.name, arguments, named, text)
         if isinstance(function, Either):
             return functools.reduce(either, [self.call(one, arguments, named, text) for one in function.options])
+        return self.not_followed((*arguments, *named.values()), text)
+
+    def not_followed(self, given: Iterable[Value], text: str) -> Expression:
+        """The value of a call that is not followed. Modules that it is given may hold anything from then on."""
+        for one in given:
+            if is_module(one):
+                self._made.clear()  # other models must not share a module that this one changes
+                layers.may_hold_anything(one, text)
         return Expression(text, may_be_module=True)
 
     @abc.abstractmethod
@@ -196,7 +207,7 @@ class StatementInterpreter(abc.ABC):
             and self._is_active(node, function.path, arguments)
         )
         if not isinstance(node, (*FUNCTIONS, ast.Lambda)) or is_again or len(self._active) > MOST_DEPTH:
-            return Expression(f"{function.text}()", may_be_module=True)
+            return self.not_followed((*arguments, *named.values()), f"{function.text}()")
         instance = function.instance
         if instance is None and function.owner is not None and arguments and isinstance(arguments[0], ObjectValue):
             instance = arguments[0]  # `Base.__init__(self)`
@@ -215,6 +226,8 @@ class StatementInterpreter(abc.ABC):
             self.body(node.body, frame)
         finally:
             self._active.pop()
+        if frame.yielded:
+            return sequence(frame.yielded)
         return functools.reduce(either, frame.returned) if frame.returned else NONE
 
     def _call_lambda(
@@ -277,11 +290,11 @@ class StatementInterpreter(abc.ABC):
     @contextlib.contextmanager
     def certain(self) -> Iterator[None]:
         """A time in which no condition stands around what is followed."""
-        doubts, self._doubts = self._doubts, 0
+        outer, self._doubts, self._conditions = (self._doubts, self._conditions), 0, []
         try:
             yield
         finally:
-            self._doubts = doubts
+            self._doubts, self._conditions = outer
 
     def key(self, value: Value) -> object:
         """What two arguments must share so that they make the same object."""
@@ -307,6 +320,7 @@ class StatementInterpreter(abc.ABC):
                             instance.slots.setdefault(name, [slot])
                     return
                 if cls.name.startswith("torch.nn"):
+                    self._begin(instance)
                     self._container(cls.name, instance, arguments)
                     return
                 continue
@@ -314,10 +328,37 @@ class StatementInterpreter(abc.ABC):
                 self.call_function(own, [instance, *arguments], named)
                 return
             if method in cls.members.by_name:
-                node = cls.members.by_name[method].node
-                function = FunctionValue(cls.path, node, cls.above, instance, cls)
-                self.call_function(function, arguments, named)
+                self._call_own(cls, cls.members.by_name[method].node, instance, arguments, named)
                 return
+
+    def _call_own(
+        self,
+        cls: ClassValue,
+        node: Function,
+        instance: ObjectValue,
+        arguments: Sequence[Value],
+        named: Mapping[str, Value],
+    ) -> None:
+        """Run an `__init__` as its decorators make it; one that gives back something unknown may do anything beside it."""
+        bound = FunctionValue(cls.path, node, cls.above, instance, cls)
+        if not node.decorator_list or is_configuration(instance):
+            self.call_function(bound, arguments, named)
+            return
+        frame, made = Frame(cls.path, cls.above), dict[str, Value]()
+        made["function"] = plain_function = replace(bound, instance=None)
+        for decorator in reversed(node.decorator_list):
+            found = self.call(self.evaluate(decorator, frame), [made["function"]], {}, ast.unparse(decorator))
+            made["function"] = found
+        if isinstance(found, FunctionValue) and found is not plain_function:
+            self.call_function(found, [instance, *arguments], dict(named))
+            return
+        self.call_function(bound, arguments, named)
+        if found is not plain_function:
+            self.not_followed([instance], f"{cls.name}.{ast.unparse(node.decorator_list[0])}")
+
+    def _begin(self, instance: ObjectValue) -> None:
+        """Take from an object what it holds, as the `__init__` of `torch.nn.Module` does with one that has begun before."""
+        self.take_away(instance, [name for name in instance.slots if name != UNKNOWN])
 
     @abc.abstractmethod
     def exchanged(self, cls: ClassValue, instance: ObjectValue) -> Mapping[str, Value]:
@@ -408,15 +449,19 @@ class StatementInterpreter(abc.ABC):
         return isinstance(node, (ast.Raise, ast.Break, ast.Continue)) and self._doubts == 0
 
     def _if(self, node: ast.If, frame: Frame) -> bool:
-        test = truth(self.evaluate(node.test, frame))
+        found = self.evaluate(node.test, frame)
+        test = truth(found)
         if test is not None:
             return self._block(node.body if test else node.orelse, frame)
         for branch, other in ((node.body, node.orelse), (node.orelse, node.body)):
             if any(isinstance(one, ast.Raise) for one in branch[-1:]):  # a check of arguments
                 return self._block(other, frame)
         self._doubts += 1
+        self._conditions.append(f"if {found.text} ")
         self.body(node.body, frame)
+        self._conditions[-1] = f"if not {found.text} "
         self.body(node.orelse, frame)
+        self._conditions.pop()
         self._doubts -= 1
         return False
 
@@ -474,6 +519,8 @@ class StatementInterpreter(abc.ABC):
             known = value.value
             if isinstance(known, range):
                 return [ANY] if len(known) else []
+            if isinstance(known, set):
+                known = sorted(known, key=repr)
             if isinstance(known, (list, tuple, dict, str)):
                 turns: list[Value] = [Expression(f"{value.text}[*]", one) for one in known]
                 return turns if len(turns) <= MOST_TURNS else turns[:1]
@@ -506,12 +553,7 @@ class StatementInterpreter(abc.ABC):
         elif isinstance(target, ast.Attribute):
             holder = self.evaluate(target.value, frame)
             self._doubts += (is_of_item := _is_of_item(target))
-            if isinstance(holder, ObjectValue):
-                self.hold(holder, target.attr, value, self.place(target, frame))
-            elif isinstance(holder, ClassValue):
-                self.exchange(holder, target.attr, value)
-            elif isinstance(holder, Layer):
-                self._hold_in_layer(holder, target.attr, value)
+            self.give(holder, target.attr, value, self.place(target, frame))
             self._doubts -= is_of_item
         elif isinstance(target, (ast.Tuple, ast.List)):
             for one, part in zip(target.elts, self._parts(target.elts, value, frame)):
@@ -531,6 +573,20 @@ class StatementInterpreter(abc.ABC):
                 holder.add([(key_text(key), value)])
             elif isinstance(holder, ObjectValue) and holder.is_module:  # of a class that is a `ModuleDict`
                 self.hold(holder, key_text(key), value, self.place(target, frame))
+
+    def give(self, holder: Value, name: str, value: Value, place: CodePlace) -> None:
+        """`holder.name = value`."""
+        if isinstance(holder, ObjectValue):
+            self.hold(holder, name, value, place)
+        elif isinstance(holder, ClassValue):
+            self.exchange(holder, name, value)
+        elif isinstance(holder, Layer):
+            self._hold_in_layer(holder, name, value)
+        elif isinstance(holder, Either):
+            self._doubts += 1
+            for one in holder.options:
+                self.give(one, name, value, place)
+            self._doubts -= 1
 
     def _parts(self, targets: Sequence[ast.expr], value: Value, frame: Frame) -> list[Value]:
         """What each of several targets gets."""
@@ -580,7 +636,8 @@ class StatementInterpreter(abc.ABC):
         holder.attributes[name] = either(known, value) if self._doubts and known is not None else value
         options = value.options if isinstance(value, Either) else (value,)
         certain = self._doubts == 0 and len(options) == 1
-        slots = [Slot(one, place, certain) for one in options if _is_held(one)]
+        condition = one_text([*self._conditions, value.condition if isinstance(value, Either) else ""])
+        slots = [Slot(one, place, certain, condition) for one in options if _is_held(one)]
         if not slots and isinstance(value, Expression) and value.may_be_module:
             slots = [Slot(value, place, False)]  # perhaps a module
         if self._doubts:

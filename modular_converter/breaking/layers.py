@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from modular_converter.breaking.bounds import NOT_KNOWN, computed, one_text
 from modular_converter.breaking.values import (
+    UNKNOWN,
     ClassValue,
     Either,
     Expression,
@@ -21,6 +22,7 @@ from modular_converter.breaking.values import (
     Layer,
     ObjectValue,
     Shape,
+    Slot,
     Value,
     either,
     is_module,
@@ -198,15 +200,17 @@ MODULE = "torch.nn.Module"
 HELD = "_modules"
 """The dict of a module in which torch keeps those that it holds."""
 _KNOWN_LAYERS = frozenset({"Linear", "Embedding", "LayerNorm", "GroupNorm", *(f"{a}{n}d" for a in ("BatchNorm", "Conv", "ConvTranspose") for n in "123")})  # fmt: skip
-"""Layers of `torch.nn` none of which is a base of another."""
+"""Layers of `torch.nn` which are no bases of others."""
 
 
 def held_modules(module: Value) -> Mapping[str, Value] | None:
     """The modules that a module holds, by name; None where that is not known. They are its own from now on: objects of
     one class that are made alike share their parts, and whoever asks may exchange some.
     """
-    if isinstance(module, Layer):
+    if isinstance(module, Layer) or plain(module) is None:
         return {}
+    if isinstance(module, Either):
+        return _held_by_one(module.options)
     if isinstance(module, Items) and module.is_module:
         module.put((name, _unshared(one)) for name, one in module.items)
         return dict(module.items)
@@ -220,6 +224,15 @@ def held_modules(module: Value) -> Mapping[str, Value] | None:
     return {name: functools.reduce(either, found) for name, found in held.items() if found}
 
 
+def _held_by_one(options: Sequence[Value]) -> Mapping[str, Value] | None:
+    found: dict[str, Value] = {}
+    for held in map(held_modules, options):
+        if held is None:
+            return None
+        found |= {name: either(found[name], one) if name in found else one for name, one in held.items()}
+    return found
+
+
 def _unshared(value: Value) -> Value:
     if isinstance(value, ObjectValue):
         return replace(value, attributes=dict(value.attributes), slots=dict(value.slots))
@@ -228,14 +241,60 @@ def _unshared(value: Value) -> Value:
     return Either(tuple(map(_unshared, value.options))) if isinstance(value, Either) else value
 
 
+LEAVE_MODULES = frozenset((
+    "_register_load_state_dict_pre_hook", "bfloat16", "buffers", "children", "compile", "cpu", "cuda", "double",
+    "eval", "extra_repr", "float", "forward", "get_buffer", "get_extra_state", "get_parameter", "half", "items",
+    "keys", "load_state_dict", "modules", "named_buffers", "named_children", "named_modules",
+    "named_parameters", "parameters", "register_forward_hook", "register_forward_pre_hook",
+    "register_full_backward_hook", "register_full_backward_pre_hook", "register_load_state_dict_post_hook",
+    "register_load_state_dict_pre_hook", "requires_grad_", "reset_parameters", "share_memory", "state_dict",
+    "to", "to_empty", "train", "type", "values", "zero_grad"
+))  # fmt: skip
+"""Methods of modules of torch that leave what they hold under its names."""
+
+
 def call_on_tree(module: Value, method: str) -> Value | None:
-    """`named_children()` and `children()`, as a list of pairs or of modules."""
-    found = held_modules(module) if method in ("named_children", "children") else None
+    """`named_children()`, `children()`, `named_modules()` and `modules()`, as a list of pairs or of modules."""
+    found = held_modules(module) if method in _WALKS else None
     if found is None:
         return None
-    if method == "children":
-        return sequence(found.values())
-    return pairs_of(found.items())
+    if method.endswith("modules"):
+        found = {"": module, **dict(_below(module, ""))}
+    return pairs_of(found.items()) if method.startswith("named") else sequence(found.values())
+
+
+_WALKS = ("named_children", "children", "named_modules", "modules")
+
+
+def _below(module: Value, prefix: str) -> Iterator[tuple[str, Value]]:
+    for name, one in (held_modules(module) or {}).items():
+        yield prefix + name, one
+        yield from _below(one, f"{prefix}{name}.")
+
+
+def submodule(module: Value, path: object) -> Value | None:
+    """`get_submodule(path)`; None where that is not known."""
+    for name in path.split(".") if isinstance(path, str) else (UNKNOWN,):
+        held = held_modules(module) or {}
+        is_number = isinstance(module, Items) and (name.isdigit() or name == UNKNOWN)
+        if name not in held and not (is_number and held):
+            return None
+        module = held[name] if name in held else functools.reduce(either, held.values())  # of a loop followed once
+    return module
+
+
+def may_hold_anything(module: Value, text: str) -> None:
+    """Note that code which is not followed, with these words, was given a module."""
+    unknown = Expression(text, may_be_module=True)
+    if isinstance(module, Either):
+        for one in module.options:
+            may_hold_anything(one, text)
+    elif isinstance(module, ObjectValue) and module.is_module:
+        module.slots[UNKNOWN] = [Slot(unknown, module.cls.place(), False)]
+    elif isinstance(module, Items) and module.is_module:
+        module.put([*(item for item in module.items if item[0] != UNKNOWN), (UNKNOWN, unknown)])
+    elif isinstance(module, Layer):
+        module.tensors[UNKNOWN] = Shape(text), None
 
 
 def exchange(holder: Value, name: str, value: Value, *, is_certain: bool) -> bool:
@@ -270,5 +329,5 @@ def is_instance(value: Value, wanted: Value) -> bool | None:
     kind = value.text if isinstance(value, Layer) else ""
     if kind == wanted.name:
         return True
-    names = {one.removeprefix("torch.nn.") for one in (kind, wanted.name)}
-    return False if names <= _KNOWN_LAYERS or (isinstance(value, Items) and wanted.name[9:] in _KNOWN_LAYERS) else None
+    is_known = isinstance(value, Items) or kind[9:] in _TABLE or _WITHOUT.fullmatch(kind[9:])
+    return False if is_known and wanted.name[9:] in _KNOWN_LAYERS else None

@@ -267,5 +267,6 @@ class Frame:
     instance: ObjectValue | None = None
     owner: ClassValue | None = None
     returned: list[Value] = field(default_factory=list)
+    yielded: list[Value] = field(default_factory=list)
     has_left: bool | None = False
     """Whether the loop that is followed has ended with `break`; None where that is not known."""

@@ -27,7 +27,7 @@ from modular_converter.breaking.bounds import (
     one_text,
     spend,
 )
-from modular_converter.model.bindings import Function
+from modular_converter.model.bindings import FUNCTIONS, Function
 from modular_converter.model.class_blocks import Members, class_node
 from modular_converter.model.nodes import decorators_of, named_values
 
@@ -35,6 +35,8 @@ from modular_converter.model.nodes import decorators_of, named_values
 CONFIG_BASES = frozenset({"PreTrainedConfig", "PretrainedConfig"})
 """The bases of all configurations."""
 POST_INIT = "__post_init__"
+UNKNOWN = "*"
+"""The name of what a module may hold by code that is not followed."""
 PROPERTY = "property"
 """The end of the names of decorators of methods that are read as attributes, as `cached_property` and `classproperty`;
 a setter of the same name stands below."""
@@ -58,6 +60,8 @@ class Expression:
     """Whether it is the result of a call that was not followed."""
     name: str = ""
     """Of a text of which only a part is known: the text with `*` for the rest."""
+    is_count: bool = False
+    """Whether it is a number that a loop counts, or follows from one."""
 
     def __post_init__(self) -> None:
         if len(self.text) > MOST:  # `x = x + x`, again and again, doubles the text each time
@@ -100,6 +104,16 @@ class External(_Named):
     name: str
 
 
+def _all_statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements with those under their conditions; what holds in the usual case comes last."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.Try):
+            yield from _all_statements(one for handler in node.handlers for one in handler.body)
+        if isinstance(node, (ast.If, ast.Try)):
+            yield from _all_statements([*node.orelse, *node.body])
+
+
 @lru_cache(maxsize=2048)
 def _members_of(source: str) -> Members:
     """The body of a class, which both trees mostly have."""
@@ -128,12 +142,21 @@ class ClassValue(_Named):
 
     @cached_property
     def methods(self) -> Mapping[str, tuple[Function, bool]]:
-        """Name -> the method, and whether it is read as an attribute; of several with one name the getter, else the last."""
+        """Name -> the method, and whether it is read as an attribute; of several with one name the getter, else the last. Those
+        under a condition count, too, and other names of a method: `also_run = run`.
+        """
         found: dict[str, tuple[Function, bool]] = {}
-        for one in self.members.methods:
-            is_getter = any(by.endswith(PROPERTY) for by in decorators_of(one.node))
-            if is_getter or not found.get(one.name, (None, False))[1]:
-                found[one.name] = one.node, is_getter
+        for node in _all_statements(self.members.node.body):
+            if isinstance(node, FUNCTIONS):
+                is_getter = any(by.endswith(PROPERTY) for by in decorators_of(node))
+                if is_getter or not found.get(node.name, (None, False))[1]:
+                    found[node.name] = node, is_getter
+            elif isinstance(node, ast.Delete):
+                for target in node.targets:
+                    found.pop(getattr(target, "id", ""), None)
+            for name, value in named_values([node]):
+                if isinstance(value, ast.Name) and value.id in found:
+                    found[name] = found[value.id]
         return found
 
     @cached_property
@@ -295,6 +318,8 @@ class Slot(NamedTuple):
     value: Value
     place: CodePlace
     is_certain: bool
+    condition: str = ""
+    """The words of the conditions that decide whether it is held, and are not known."""
 
 
 @dataclass(eq=False)
@@ -318,6 +343,8 @@ class Either:
     """One of several values, as a condition decides whose value is not known."""
 
     options: tuple[Value, ...]
+    condition: str = ""
+    """The words of the condition, where it stands in an expression."""
 
     @property
     def text(self) -> str:
@@ -383,6 +410,11 @@ def key_text(value: Value) -> str:
     """The text of a name or a key, with `*` for what is not known of it."""
     known = plain(value)
     return (isinstance(value, Expression) and value.name) or "*" if known is NOT_KNOWN else str(known)
+
+
+def is_any_name(value: Value) -> bool:
+    """Whether a key is a text of which nothing is known, and no number that a loop counts."""
+    return plain(value) is NOT_KNOWN and not (isinstance(value, Expression) and (value.name or value.is_count))
 
 
 _PLACE = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]")
@@ -464,6 +496,8 @@ class Part(NamedTuple):
     module: Node | None = None
     unknown: str = ""
     """The words of what may be a module, and is not known."""
+    condition: str = ""
+    """The words of what decides whether it is there, and is not known."""
 
     @property
     def meaning(self) -> str:
@@ -534,21 +568,24 @@ class StateReader:
                 yield from self._part(name, Slot(one, place, not (value.is_mapping and "*" in name)))
         elif isinstance(value, Layer):
             for name, (shape, present) in value.tensors.items():
-                if present is not False:
+                if name == UNKNOWN:
+                    yield Part(name, place, False, unknown=shape.text)
+                elif present is not False:
                     yield Part(numbered(name), place, present is True, shape=shape)
 
     def _part(self, name: str, slot: Slot) -> Iterator[Part]:
-        value = slot.value
+        value, place, is_certain, condition = slot
         if isinstance(value, Either):
             for one in value.options:
-                yield from self._part(name, Slot(one, slot.place, False))
+                yield from self._part(name, Slot(one, place, False, one_text([condition, value.condition])))
         elif isinstance(value, HeldTensor):
-            yield Part(name, slot.place, slot.is_certain and value.is_persistent is True, shape=value.shape)
+            is_certain = is_certain and value.is_persistent is True
+            yield Part(name, place, is_certain, shape=value.shape, condition=condition)
         elif isinstance(value, Expression):
             if value.may_be_module:
-                yield Part(name, slot.place, False, unknown=value.text)
+                yield Part(name, place, False, unknown=value.text, condition=condition)
         elif isinstance(value, (ObjectValue, Items, Layer)):
-            yield Part(name, slot.place, slot.is_certain, module=self.node(value, slot.place))
+            yield Part(name, place, is_certain, module=self.node(value, place), condition=condition)
 
 
 def _without_doubles(parts: Iterator[Part]) -> Iterator[Part]:
@@ -562,7 +599,8 @@ def _without_doubles(parts: Iterator[Part]) -> Iterator[Part]:
 
 
 def _node(kind: str, place: CodePlace, parts: tuple[Part, ...]) -> Node:
-    description = "\n".join(sorted(f"{one.name}\t{one.is_certain}\t{one.meaning}" for one in parts))
+    lines = (f"{one.name}\t{one.is_certain}\t{one.meaning}\t{one.condition}" for one in parts)
+    description = "\n".join(sorted(lines))
     size = sum(one.module.size if one.module is not None else 1 for one in parts)
     if size > MOST_KEYS:
         raise TooLarge

@@ -116,7 +116,6 @@ BODIES = {
     "a buffer that is filled": ('self.register_buffer("steps", None)\nself.steps = torch.zeros(2)', {"steps": SURE}),
     "a buffer that is filled and not kept": ('self.register_buffer("steps", None, persistent=False)\nself.steps = torch.zeros(2)', {}),
     "a name that is joined": ('self.add_module("_".join(["a", "b"]).upper().replace("B", config.act)[:4], Block())', {"A_si.dense.weight": SURE}),
-    "a name that is filled up": ('setattr(self, "a".zfill(10 ** 9), Block())', {"*.dense.weight": SURE}),
     "a list of parameters": ("self.scales = nn.ParameterList([torch.ones(2), nn.Parameter(torch.ones(2))])", {"scales.*": SURE}),
     "a case that holds": ('match config.act:\n    case "gelu":\n        self.a = Block()\n    case "silu":\n        self.b = Block()\n    case _:\n        self.c = Block()', {"b.dense.weight": SURE}),
     "a case for the rest": ('match config.act:\n    case "gelu":\n        self.a = Block()\n    case _:\n        self.c = Block()', {"c.dense.weight": SURE}),

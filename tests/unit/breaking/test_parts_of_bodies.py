@@ -50,6 +50,28 @@ class Sized(nn.Module):
             self.dense = nn.Linear(2, 2, bias=False)
 
 
+def adding(init):
+    def made(self):
+        init(self)
+        self.added = nn.Linear(2, 2, bias=False)
+
+    return made
+
+
+class Decorated(nn.Module):
+    @adding
+    def __init__(self):
+        super().__init__()
+        self.dense = nn.Linear(2, 2, bias=False)
+
+
+class Wrapped(nn.Module):
+    @other.wrap
+    def __init__(self):
+        super().__init__()
+        self.dense = nn.Linear(2, 2, bias=False)
+
+
 class Deep(nn.Module):
     def __init__(self, number):
         super().__init__()
@@ -116,7 +138,17 @@ BODIES = {
     "a tensor in a layer": ("self.one = nn.Linear(2, 2, bias=False)\nself.one.bias = nn.Parameter(torch.ones(2))", {"one.weight": SURE, "one.bias": SURE}),
     "a tensor in a layer, perhaps": ("self.one = nn.Linear(2, 2, bias=False)\nif config.other:\n    self.one.bias = nn.Parameter(torch.ones(2))", {"one.weight": SURE, "one.bias": PERHAPS}),
     "a number between two": ("if 1 < config.depth < 3:\n    self.one = Block()", {"one.dense.weight": PERHAPS}),
-    "a name that is not made": ('self.add_module("a_{}_{}".format(1), Block())', {"*.dense.weight": SURE}),
+    "a name that is not made": ('self.add_module("a_{}_{}".format(1), Block())', {}),
+    "a name that a loop counts": ("for number in range(config.depth):\n    self.add_module(str(number), Block())", {"*.dense.weight": SURE}),
+    "names in a set": ('for name in sorted({"a"} | {"b"}):\n    setattr(self, name, Block())', {"a.dense.weight": SURE, "b.dense.weight": SURE}),
+    "an `__init__` that begins again": ("self.one = Block()\nnn.Module.__init__(self)\nself.two = Block()", {"two.dense.weight": SURE}),
+    "what a generator gives": ("def parts():\n    yield Block()\n    yield from [nn.ReLU(), nn.Linear(2, 2, bias=False)]\nself.parts = nn.ModuleList(parts())", {"parts.*.dense.weight": SURE, "parts.*.weight": SURE}),
+    "a function for all modules": ("self.one = Block()\nself.apply(lambda part: part.register_buffer('mark', torch.zeros(1)))", {"one.dense.weight": SURE, "one.dense.mark": SURE, "one.mark": SURE, "mark": SURE}),
+    "a parameter for each child": ("self.one = nn.Linear(2, 2, bias=False)\nfor part in self.children():\n    part.register_parameter('gain', nn.Parameter(torch.ones(1)))", {"one.weight": SURE, "one.gain": SURE}),
+    "names of all modules": ("self.one = Block()\nfor name, part in list(self.named_modules()):\n    if isinstance(part, nn.Linear):\n        setattr(self, name.replace('.', '_'), nn.Linear(2, 2, bias=False))", {"one.dense.weight": SURE, "one_dense.weight": SURE}),
+    "a part by its path": ("self.one = Block()\nself.get_submodule('one').more = nn.Linear(2, 2, bias=False)", {"one.dense.weight": SURE, "one.more.weight": SURE}),
+    "an attribute of one or the other": ("self.one, self.two = Block(), Block()\npart = self.one if config.other else self.two\npart.more = nn.Linear(2, 2, bias=False)", {"one.dense.weight": SURE, "two.dense.weight": SURE, "one.more.weight": PERHAPS, "two.more.weight": PERHAPS}),
+    "an `__init__` with a decorator": ("self.one = Decorated()", {"one.dense.weight": SURE, "one.added.weight": SURE}),
     "names in reverse": ("for number, name in enumerate(reversed(config.names)):\n    self.add_module(f'{name}_{number}', Block())", {"y_0.dense.weight": SURE, "x_1.dense.weight": SURE}),
     "one or the other by `or`": ("self.one = config.other or Block()\nself.two = config.depth and Block()", {"one.dense.weight": PERHAPS, "two.dense.weight": SURE}),
 }  # fmt: skip
@@ -142,13 +174,11 @@ IS_A = {
         "nn.Linear(2, 2) if config.other else Wide(), nn.Module",
     ),
     PERHAPS: (
-        "nn.ReLU(), nn.Linear",
         "Wide(), nn.Conv2d",
         "config.other, nn.Linear",
         "Block(), config.other",
         "Block() if config.other else Wide(), Block",
         "Block(), ()",
-        "nn.ReLU(), (nn.Conv2d, nn.Linear)",
     ),
     None: (
         "Block(), nn.Linear",
@@ -156,6 +186,8 @@ IS_A = {
         "nn.Linear(2, 2), Block",
         "nn.Linear(2, 2), nn.Conv2d",
         "nn.Linear(2, 2), (nn.Conv2d, Block)",
+        "nn.ReLU(), nn.Linear",
+        "nn.ReLU(), (nn.Conv2d, nn.Linear)",
         "nn.ModuleList(), nn.Linear",
         "Block() if config.other else nn.Linear(2, 2), Wide",
     ),
@@ -177,6 +209,25 @@ UNKNOWN = {
     "a class within itself": ("self.deep = Deep(1)", None),
     "a function that calls itself": ("self.one = again(1)", ["one"]),
     "another method of a dict": ('self.one = {"a": Block()}.setdefault("b", Block())', ["one"]),
+    "a module that another package is given": ("import timm\nself.one = Block()\ntimm.prune(self.one)", ["one.*"]),
+    "a model that another package is given": ("import timm\nself.one = Block()\ntimm.prune(self)", ["*"]),
+    "a layer that another package is given": (
+        "import timm\nself.one = nn.Linear(2, 2)\ntimm.prune(self.one)",
+        ["one.*"],
+    ),
+    "a list that another package is given": (
+        "import timm\nself.one = nn.ModuleList([Block()])\ntimm.prune(self.one)",
+        ["one.*"],
+    ),
+    "a module that another package wraps": ("self.one = torch.compile(Block())", ["one"]),
+    "a method of torch that nobody knows": ("self.one = Block()\nself.one.set_parts(3)", ["one.*"]),
+    "a name that is filled up": ('setattr(self, "a".zfill(10 ** 9), Block())', ["*"]),
+    "a name that is not known": ("setattr(self, config.other, Block())", ["*"]),
+    "a parameter by a name that is not known": (
+        "self.register_parameter(config.other, nn.Parameter(torch.ones(1)))",
+        ["*"],
+    ),
+    "an `__init__` with a decorator of another package": ("self.one = Wrapped()", ["one.*"]),
 }
 
 

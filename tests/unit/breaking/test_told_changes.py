@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,25 @@ def test_what_is_told_of_parameters(case: str, tmp_path: Path) -> None:
     assert messages(*sides) == wanted
 
 
+PLACES = {
+    "under a condition": "if SIZE:\n    def run(self, y): ...\nelse:\n    def run(self, z): ...",
+    "in a try": "try:\n    def run(self, y): ...\nexcept NameError:\n    def run(self, z): ...",
+    "by another name": "def walk(self, y): ...\nrun = walk",
+    "a function": "run = walk",
+    "a function that it gets below": "pass\n\n\nNetModel.run = walk",
+}
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_a_method_is_read_wherever_it_is_bound(case: str, tmp_path: Path) -> None:
+    model = HEAD.replace("class NetModel", "def walk(self, y): ...\n\n\nclass NetModel")
+    method = f"    def run(self, {RUN}):\n        pass\n"
+    body, _, below = PLACES[case].partition("\n\n\n")
+    texts = ("    def run(self, x): ...\n", f"{textwrap.indent(body, '    ')}\n\n\n{below}\n")
+    sides = [facts(tmp_path / str(number), model=model.replace(method, one)) for number, one in enumerate(texts)]
+    assert messages(*sides) == ["`run` renames the parameter `x` to `y`"]
+
+
 SETTINGS = {
     "a setting less": ("    width: int = DEFAULT\n", "", ["removes the setting `width`"]),
     "another name": ("    depth: int = 2\n", "    net_depth: int = 2\n", ["renames the setting `depth` to `net_depth`"]),
@@ -71,6 +91,10 @@ SURE = f"{PLAIN}\nself.norm = nn.LayerNorm(2)"
 PARTS = {
     "a part that is perhaps there": (SURE, f"{PLAIN}\nif config.other:\n    self.norm = nn.LayerNorm(2)", ["whether it has `norm` is not known"]),
     "a part that is there now": (f"{PLAIN}\nif config.other:\n    self.norm = nn.LayerNorm(2)", SURE, []),
+    "a part on another condition": ("for n in range(3):\n    if n % 2:\n        self.a = Block()", "for n in range(3):\n    if n % 3:\n        self.a = Block()", ["whether it has `a` depends on another condition, which is not known"]),
+    "one or the other on another condition": ("self.a = Block() if config.other else nn.ReLU()", "self.a = Block() if config.another else nn.ReLU()", ["whether it has `a` depends on another condition, which is not known"]),
+    "the other way round": ("if config.other:\n    self.a = Block()", "if config.other:\n    pass\nelse:\n    self.a = Block()", ["whether it has `a` depends on another condition, which is not known"]),
+    "a condition in other places": ("if config.other:\n    self.a = Block()", "if config.other:\n    x = 1\n    self.a = Block()", []),
     "two parts of other names": ("self.a = nn.Linear(2, 2)\nself.b = nn.Linear(2, 2)", "self.c = nn.Linear(2, 2)\nself.d = nn.Linear(2, 2)", ["renames `a` to `c`", "renames `b` to `d`"]),
     "one of two alike": ("self.a = nn.Linear(2, 2)\nself.b = nn.Linear(2, 2)", "self.c = nn.Linear(2, 2)", ["removes `a`", "removes `b`", "adds `c`"]),
     "a module for a parameter": ("self.part = nn.Parameter(torch.ones(2))", "self.part = nn.Linear(2, 2, bias=False)", ["removes entries of `part`", "adds entries of `part`"]),
