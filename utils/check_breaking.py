@@ -28,7 +28,8 @@ sys.path.insert(0, ROOT)
 
 from modular_converter.breaking.facts import ModelTree, PublicClass  # noqa: E402
 from modular_converter.breaking.older import tree_at  # noqa: E402
-from modular_converter.breaking.values import Node, keys_of, numbered  # noqa: E402
+from modular_converter.breaking.states import Node, keys_of  # noqa: E402
+from modular_converter.breaking.values import numbered  # noqa: E402
 from modular_converter.convert.batch import in_processes, without_collector  # noqa: E402
 from modular_converter.settings.load import profile_settings  # noqa: E402
 

@@ -18,7 +18,8 @@ from modular_converter.breaking.facts import (
     PublicClass,
     Signature,
 )
-from modular_converter.breaking.values import CodePlace, Node, Part, keys_of, numbered
+from modular_converter.breaking.states import Node, Part, keys_of
+from modular_converter.breaking.values import CodePlace, numbered
 
 
 MOST = 60

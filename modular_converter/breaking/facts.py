@@ -20,6 +20,7 @@ from modular_converter.breaking.bounds import TooLarge, budget
 from modular_converter.breaking.conventions import default_of
 from modular_converter.breaking.expressions import COMPUTED, Interpreter
 from modular_converter.breaking.names import Frame, Names, given_to_heirs
+from modular_converter.breaking.states import Node, StateReader, unknown_node
 from modular_converter.breaking.values import (
     Ancestors,
     ClassValue,
@@ -27,11 +28,8 @@ from modular_converter.breaking.values import (
     Expression,
     External,
     FunctionValue,
-    Node,
-    StateReader,
     Value,
     plain,
-    unknown_node,
 )
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.findings import UNPARSABLE, ConversionError

@@ -17,7 +17,8 @@ from modular_converter.breaking.facts import (
     Signature,
     Written,
 )
-from modular_converter.breaking.values import CodePlace, Node, Part, Shape
+from modular_converter.breaking.states import Node, Part
+from modular_converter.breaking.values import CodePlace, Shape
 
 
 _RECORDS: dict[str, type[Any]] = {

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from modular_converter.breaking.bounds import MOST, NOT_KNOWN, computed
-from modular_converter.breaking.values import Node, keys_of
+from modular_converter.breaking.states import Node, keys_of
 from tests.unit.breaking.test_followed_code import HEAD, PLAIN, UnknownParts, facts, messages, unknown_parts
 
 
@@ -109,7 +109,7 @@ def test_a_class_without_bounds_is_not_known(
     case: str, tmp_path: Path, unknown_parts: UnknownParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("modular_converter.breaking.bounds.MOST_STEPS", 50_000)
-    monkeypatch.setattr("modular_converter.breaking.values.MOST_KEYS", 1_000)
+    monkeypatch.setattr("modular_converter.breaking.states.MOST_KEYS", 1_000)
     body = f"{PLAIN}\n{BOMBS[case]}"
     state = state_of(tmp_path / "old", body)
     assert list(unknown_parts(state)) == ["*"] and not keys_of(state)

@@ -13,7 +13,7 @@ import pytest
 
 from modular_converter.api import convert_paths
 from modular_converter.breaking.older import older_tree, tree_at
-from modular_converter.breaking.values import keys_of
+from modular_converter.breaking.states import keys_of
 from modular_converter.findings import ConversionError
 from modular_converter.settings.load import profile_settings
 from tests.unit.trees import commit, edit, run

@@ -8,7 +8,7 @@ import pytest
 
 from modular_converter.breaking.facts import PublicClass
 from modular_converter.breaking.older import tree_at
-from modular_converter.breaking.values import keys_of
+from modular_converter.breaking.states import keys_of
 from modular_converter.settings.load import profile_settings
 
 

@@ -11,7 +11,8 @@ import pytest
 from modular_converter.breaking.compare import changes_of_model
 from modular_converter.breaking.facts import ModelFacts
 from modular_converter.breaking.older import tree_at
-from modular_converter.breaking.values import Node, Shape, keys_of
+from modular_converter.breaking.states import Node, keys_of
+from modular_converter.breaking.values import Shape
 from modular_converter.settings.load import profile_settings
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from modular_converter.breaking.facts import ModelFacts
-from modular_converter.breaking.values import Key, keys_of
+from modular_converter.breaking.states import Key, keys_of
 from tests.unit.breaking.test_followed_code import facts
 
 

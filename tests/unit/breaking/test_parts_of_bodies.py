@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modular_converter.breaking.values import keys_of
+from modular_converter.breaking.states import keys_of
 from tests.unit.breaking.test_followed_code import CONFIG, HEAD, PERHAPS, SURE, UnknownParts, facts, unknown_parts
 
 
