@@ -354,8 +354,8 @@ def _method(
         return held
     if method == "get_submodule" and arguments and (part := submodule(holder, plain(arguments[0]))) is not None:
         return part
-    if method == "apply" and arguments and (all_modules := call_on_tree(holder, "modules")) is not None:
-        for one in run.turns(all_modules)[::-1]:
+    if method == "apply" and arguments and isinstance(modules := call_on_tree(holder, "modules"), Items):
+        for _, one in reversed(modules.items):
             run.call(arguments[0], [one], {}, ast.unparse(node))
         return holder
     if isinstance(holder, Items) and not holder.is_mapping:

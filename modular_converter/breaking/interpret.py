@@ -55,7 +55,7 @@ from modular_converter.model.nodes import decorators_of, targets_of, walk
 MOST_DEPTH = 60
 """Calls within calls that are followed."""
 MOST_TURNS = 24
-"""Items of a list that a loop is followed for; a longer one is followed once."""
+"""Items of a list that a loop is followed for; a longer one is followed once, unless it has texts or modules."""
 ANY = Expression("*", is_count=True)
 """An item of something that a loop is followed once for."""
 
@@ -344,16 +344,15 @@ class StatementInterpreter(abc.ABC):
         if not node.decorator_list or is_configuration(instance):
             self.call_function(bound, arguments, named)
             return
-        frame, made = Frame(cls.path, cls.above), dict[str, Value]()
-        made["function"] = plain_function = replace(bound, instance=None)
+        frame, undecorated = Frame(cls.path, cls.above), replace(bound, instance=None)
+        made: Value = undecorated
         for decorator in reversed(node.decorator_list):
-            found = self.call(self.evaluate(decorator, frame), [made["function"]], {}, ast.unparse(decorator))
-            made["function"] = found
-        if isinstance(found, FunctionValue) and found is not plain_function:
-            self.call_function(found, [instance, *arguments], dict(named))
+            made = self.call(self.evaluate(decorator, frame), [made], {}, ast.unparse(decorator))
+        if isinstance(made, FunctionValue) and made is not undecorated:
+            self.call_function(made, [instance, *arguments], named)
             return
         self.call_function(bound, arguments, named)
-        if found is not plain_function:
+        if made is not undecorated:
             self.not_followed([instance], f"{cls.name}.{ast.unparse(node.decorator_list[0])}")
 
     def _begin(self, instance: ObjectValue) -> None:
@@ -512,9 +511,8 @@ class StatementInterpreter(abc.ABC):
     def turns(self, value: Value) -> list[Value]:
         """The values that a loop variable has, as far as they differ."""
         if isinstance(value, Items):
-            if len(value.items) > MOST_TURNS:
-                return [value.items[0][1]]
-            return [Expression(repr(name), name) if value.is_mapping else one for name, one in value.items]
+            items = [Expression(repr(name), name) if value.is_mapping else one for name, one in value.items]
+            return items if len(items) <= MOST_TURNS or any(map(_decides, items)) else items[:1]
         if isinstance(value, Expression) and value.is_known:
             known = value.value
             if isinstance(known, range):
@@ -523,7 +521,7 @@ class StatementInterpreter(abc.ABC):
                 known = sorted(known, key=repr)
             if isinstance(known, (list, tuple, dict, str)):
                 turns: list[Value] = [Expression(f"{value.text}[*]", one) for one in known]
-                return turns if len(turns) <= MOST_TURNS else turns[:1]
+                return turns if len(turns) <= MOST_TURNS or any(map(_decides, turns)) else turns[:1]
         return [Expression(f"{value.text}[*]")]
 
     def _delete(self, node: ast.Delete, frame: Frame) -> None:
@@ -646,6 +644,13 @@ class StatementInterpreter(abc.ABC):
             holder.slots[name] = slots
         elif not self._doubts:
             holder.slots.pop(name, None)
+
+
+def _decides(item: Value) -> bool:
+    """Whether an item of a list may decide what a loop changes, or the names of what it makes."""
+    if isinstance(item, Items) and not item.is_module:
+        return any(_decides(one) for _, one in item.items)
+    return is_module(item) or isinstance(plain(item), str)
 
 
 def _is_of_item(target: ast.Attribute) -> bool:
