@@ -81,7 +81,7 @@ _SAME = frozenset(
 
 _NO_MODULES = ("builtins.", "torch.", "numpy.", "math.", "copy.", "os.", "warnings.")
 """Packages whose functions make no modules, but for `torch.nn`, whose layers are known, or said not to be."""
-_LEAVE_MODULES = ("builtins.", "copy.", "warnings.", "weakref.", "torch.nn.init.", "torch.nn.functional.")
+_ONLY_LOOK = ("builtins.", "copy.", "warnings.", "weakref.", "torch.nn.init.", "torch.nn.functional.")
 """Packages whose functions leave the modules that they are given as they are."""
 
 
@@ -599,8 +599,8 @@ class Interpreter(LibraryInterpreter):
             is_config = isinstance(copied, ObjectValue) and is_configuration(copied)
             return self.copied(copied) if isinstance(copied, ObjectValue) and is_config else copied
         handed = [*arguments, *named.values()]
-        if any(map(is_module, handed)) and not name.startswith(_LEAVE_MODULES):
+        if any(map(is_module, handed)) and not name.startswith(_ONLY_LOOK):
             return self.not_followed(handed, text)
-        is_of_layers = name.startswith("torch.nn.") and not name.startswith(_LEAVE_MODULES)
+        is_of_layers = name.startswith("torch.nn.") and not name.startswith(_ONLY_LOOK)
         may_be_module = is_of_layers or not name.startswith(_NO_MODULES)
         return Expression(text.replace("builtins.", ""), may_be_module=may_be_module)

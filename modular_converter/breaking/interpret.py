@@ -82,8 +82,6 @@ class StatementInterpreter(abc.ABC):
         """The words of those that an `if` has."""
         self.changes: dict[ClassValue, dict[str, Value]] = {}
         """What decorators of a class, and the statements below it, have given it."""
-        self._unfinished: set[int] = set()
-        """The attributes of the modules whose `__init__` is being followed."""
 
     @property
     def in_doubt(self) -> bool:
@@ -140,6 +138,7 @@ class StatementInterpreter(abc.ABC):
 
     def of_instance(self, instance: ObjectValue, name: str) -> Value:
         """The attribute of an object."""
+        layers.own_parts(instance)
         if name in instance.attributes:
             return instance.attributes[name]
         if (made := numbered(name)) in instance.attributes:  # `self.part_0`, made in a loop
@@ -190,7 +189,6 @@ class StatementInterpreter(abc.ABC):
         """The value of a call that is not followed. Modules that it is given may hold anything from then on."""
         for one in given:
             if is_module(one):
-                self._made.clear()  # other models must not share a module that this one changes
                 layers.may_hold_anything(one, text)
         return Expression(text, may_be_module=True)
 
@@ -280,12 +278,12 @@ class StatementInterpreter(abc.ABC):
         if known is None:
             self._made[key] = known = ObjectValue(cls, self.names.ancestors(cls), text or cls.name)
             self._kept.append((arguments, named))
-            self._unfinished.add(id(known.attributes))
             known.attributes |= {} if known.is_module else named
             with self.certain():
                 self.initialise(known, 0, arguments, named)
-            self._unfinished.discard(id(known.attributes))
-        return replace(known, attributes=dict(known.attributes), slots=dict(known.slots))
+        given = frozenset(id(one) for one in (*arguments, *named.values()) if is_module(one))
+        slots = dict(known.slots)
+        return replace(known, attributes=dict(known.attributes), slots=slots, given=given, has_shared_parts=True)
 
     @contextlib.contextmanager
     def certain(self) -> Iterator[None]:
@@ -604,8 +602,7 @@ class StatementInterpreter(abc.ABC):
             self.changes[cls][name] = either(known, value) if self._doubts else value
 
     def _hold_in_layer(self, holder: Layer, name: str, value: Value) -> None:
-        """`layer.bias = value`. Other models must not share a layer that was changed."""
-        self._made.clear()
+        """`layer.bias = value`."""
         if isinstance(value, HeldTensor):
             holder.tensors[name] = value.shape, value.is_persistent if self._doubts == 0 else None
         elif plain(value) is None and self._doubts == 0:
@@ -626,8 +623,6 @@ class StatementInterpreter(abc.ABC):
 
     def hold(self, holder: ObjectValue, name: str, value: Value, place: CodePlace) -> None:
         """`holder.name = value`: modules, parameters and buffers stand in its state dict under the name."""
-        if holder.is_module and id(holder.attributes) not in self._unfinished:
-            self._made.clear()  # other models must not share a module that this one changes
         known = holder.attributes.get(name)
         if known is EMPTY_BUFFER and isinstance(value, HeldTensor) and value.is_persistent is False:
             value = layers.held(value, persistent=True)

@@ -204,22 +204,16 @@ _KNOWN_LAYERS = frozenset({"Linear", "Embedding", "LayerNorm", "GroupNorm", *(f"
 
 
 def held_modules(module: Value) -> Mapping[str, Value] | None:
-    """The modules that a module holds, by name; None where that is not known. They are its own from now on: objects of
-    one class that are made alike share their parts, and whoever asks may exchange some.
-    """
+    """The modules that a module holds, by name; None where that is not known."""
     if isinstance(module, Layer) or plain(module) is None:
         return {}
     if isinstance(module, Either):
         return _held_by_one(module.options)
     if isinstance(module, Items) and module.is_module:
-        module.put((name, _unshared(one)) for name, one in module.items)
         return dict(module.items)
     if not isinstance(module, ObjectValue) or not module.is_module:
         return None
-    for name, slots in module.slots.items():
-        module.slots[name] = [one._replace(value=_unshared(one.value)) for one in slots]
-        if len(slots) == 1 and module.attributes.get(name) is slots[0].value:
-            module.attributes[name] = module.slots[name][0].value
+    own_parts(module)
     held = {name: [one.value for one in slots if is_module(one.value)] for name, slots in module.slots.items()}
     return {name: functools.reduce(either, found) for name, found in held.items() if found}
 
@@ -233,12 +227,32 @@ def _held_by_one(options: Sequence[Value]) -> Mapping[str, Value] | None:
     return found
 
 
-def _unshared(value: Value) -> Value:
-    if isinstance(value, ObjectValue):
-        return replace(value, attributes=dict(value.attributes), slots=dict(value.slots))
-    if isinstance(value, Items):
-        return replace(value)
-    return Either(tuple(map(_unshared, value.options))) if isinstance(value, Either) else value
+def own_parts(module: ObjectValue) -> None:
+    """Give a module parts of its own, where others that were made alike hold the same: whoever asks for one may change it."""
+    if not module.has_shared_parts:
+        return
+    module.has_shared_parts = False
+    copies: dict[int, Value] = {}
+
+    def own(value: Value) -> Value:
+        if id(value) not in copies:
+            copies[id(value)] = value if id(value) in module.given else copied(value)
+        return copies[id(value)]
+
+    def copied(value: Value) -> Value:
+        if isinstance(value, ObjectValue) and value.is_module:
+            slots = dict(value.slots)
+            return replace(value, attributes=dict(value.attributes), slots=slots, has_shared_parts=True)
+        if isinstance(value, Items):
+            return replace(value, items=[(name, own(one)) for name, one in value.items])
+        if isinstance(value, Either):
+            return replace(value, options=tuple(map(own, value.options)))
+        return replace(value, tensors=dict(value.tensors)) if isinstance(value, Layer) else value
+
+    for name, slots in module.slots.items():
+        module.slots[name] = [one._replace(value=own(one.value)) for one in slots]
+    for name, value in module.attributes.items():
+        module.attributes[name] = own(value)
 
 
 LEAVE_MODULES = frozenset((

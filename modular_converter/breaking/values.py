@@ -327,6 +327,10 @@ class ObjectValue:
     text: str
     attributes: dict[str, Value] = field(default_factory=dict)
     slots: dict[str, list[Slot]] = field(default_factory=dict)
+    given: frozenset[int] = frozenset()
+    """The identities of the modules that its `__init__` was given: it holds these, and no others like them."""
+    has_shared_parts: bool = False
+    """Whether the objects that were made by an equal call hold the same parts."""
 
     @property
     def is_module(self) -> bool:

@@ -72,6 +72,13 @@ class Wrapped(nn.Module):
         self.dense = nn.Linear(2, 2, bias=False)
 
 
+class Outer(nn.Module):
+    def __init__(self, given=None):
+        super().__init__()
+        self.inner = Block()
+        self.given = given
+
+
 class Deep(nn.Module):
     def __init__(self, number):
         super().__init__()
@@ -146,6 +153,10 @@ BODIES = {
     "a function for all modules": ("self.one = Block()\nself.apply(lambda part: part.register_buffer('mark', torch.zeros(1)))", {"one.dense.weight": SURE, "one.dense.mark": SURE, "one.mark": SURE, "mark": SURE}),
     "a function for many modules": ("self.parts = nn.ModuleList([nn.Linear(2, 2, bias=False), nn.ReLU()] * 20)\nfor n in 'abcdefghijklmnopqrstuvwxyz':\n    self.add_module(n, nn.ReLU())\nself.z = nn.Linear(2, 2, bias=False)\nself.apply(lambda part: part.register_buffer('mark', torch.zeros(1)) if isinstance(part, nn.Linear) else None)", {"parts.*.weight": SURE, "parts.*.mark": SURE, "z.weight": SURE, "z.mark": SURE}),
     "many names": ("for n in [f'{a}{b}' for a in 'abcdef' for b in 'uvwxyz']:\n    self.add_module(n, Block() if n == 'fz' else nn.ReLU())", {"fz.dense.weight": SURE}),
+    "a part of one of two that are alike": ("self.a, self.b = Outer(), Outer()\nself.a.inner.more = nn.Linear(2, 2, bias=False)", {"a.inner.dense.weight": SURE, "a.inner.more.weight": SURE, "b.inner.dense.weight": SURE}),
+    "a layer of one of two that are alike": ("self.a, self.b = Outer(), Outer()\nself.a.inner.dense.register_buffer('mark', torch.zeros(1))", {"a.inner.dense.weight": SURE, "a.inner.dense.mark": SURE, "b.inner.dense.weight": SURE}),
+    "a part of a module with two names": ("self.a = self.b = Outer()\nself.a.inner.more = nn.Linear(2, 2, bias=False)", {f"{name}.inner.{part}.weight": SURE for name in "ab" for part in ("dense", "more")}),
+    "a part that two modules are given": ("part = Block()\nself.a, self.b = Outer(part), Outer(part)\nself.a.given.more = nn.Linear(2, 2, bias=False)", {f"{name}.{part}.weight": SURE for name in "ab" for part in ("inner.dense", "given.dense", "given.more")}),
     "a parameter for each child": ("self.one = nn.Linear(2, 2, bias=False)\nfor part in self.children():\n    part.register_parameter('gain', nn.Parameter(torch.ones(1)))", {"one.weight": SURE, "one.gain": SURE}),
     "names of all modules": ("self.one = Block()\nfor name, part in list(self.named_modules()):\n    if isinstance(part, nn.Linear):\n        setattr(self, name.replace('.', '_'), nn.Linear(2, 2, bias=False))", {"one.dense.weight": SURE, "one_dense.weight": SURE}),
     "a part by its path": ("self.one = Block()\nself.get_submodule('one').more = nn.Linear(2, 2, bias=False)", {"one.dense.weight": SURE, "one.more.weight": SURE}),
