@@ -39,6 +39,7 @@ from modular_converter.breaking.values import (
     name_of,
     of_text,
     pairs_of,
+    part_of_name,
     plain,
     sequence,
     truth,
@@ -73,6 +74,8 @@ COMPUTED: Mapping[str, Callable[..., object]] = {
     for one in (int, float, str, bool, len, max, min, abs, sum, round, range, list, tuple, sorted, set, all, any)
 }
 """Functions that are computed where their arguments are known."""
+_COUNTING = frozenset(f"builtins.{one}" for one in ("abs", "int", "len", "max", "min", "range", "round", "sum"))
+"""Those that make numbers, which names are told apart by."""
 _SAME = frozenset(
     {"to", "half", "float", "bfloat16", "eval", "train", "requires_grad_", "contiguous", "cuda", "clone"}
 )
@@ -191,11 +194,8 @@ def _choice(run: LibraryInterpreter, node: ast.IfExp, frame: Frame) -> Value:
 
 
 def _joined(run: LibraryInterpreter, node: ast.JoinedStr, frame: Frame) -> Value:
-    parts = []
-    for one in node.values:
-        value = run.evaluate(one.value if isinstance(one, ast.FormattedValue) else one, frame)
-        parts.append(key_text(value))
-    return Expression(repr(one_text(parts)), computed(concatenated, parts))
+    values = [run.evaluate(one.value if isinstance(one, ast.FormattedValue) else one, frame) for one in node.values]
+    return Expression(repr(one_text(map(key_text, values))), computed(concatenated, [*map(part_of_name, values)]))
 
 
 def _comprehension(
@@ -348,6 +348,13 @@ def _method(
     """The calls of methods that change what a module holds, or that give a configuration or a model of a class."""
     assert isinstance(node.func, ast.Attribute)
     method = node.func.attr
+    if (owner := run.owner_of_held(node.func.value, frame)) is not None and method not in (
+        "items",
+        "keys",
+        "values",
+        "get",
+    ):
+        return run.not_followed([owner], ast.unparse(node))
     if method in _SAME and (isinstance(holder, HeldTensor) or is_module(holder)):
         return holder
     if not arguments and (held := call_on_tree(holder, method)) is not None:
@@ -437,11 +444,11 @@ def _register(
         return None
     value = arguments[1] if len(arguments) > 1 else named.get("tensor", named.get("module", named.get("param", NONE)))
     name = arguments[0] if arguments else named.get("name", NONE)
-    if is_any_name(name):
-        run.not_followed([holder], f"{method}({name.text}, {value.text})")
+    flag = arguments[2] if len(arguments) > 2 else named.get("persistent", layers.TRUE)
+    persistent = truth(flag)
+    if method == "register_buffer" and is_any_name(name):
+        run.give_by(holder, name, layers.held(value, persistent=persistent), place)
     elif method == "register_buffer":
-        flag = arguments[2] if len(arguments) > 2 else named.get("persistent", layers.TRUE)
-        persistent = truth(flag)
         if value is NONE or plain(value) is None or persistent is False:
             is_empty = plain(value) is None and persistent is True
             if isinstance(holder, ObjectValue):
@@ -449,7 +456,7 @@ def _register(
         else:
             run.give(holder, key_text(name), layers.held(value, persistent=persistent), place)
     else:
-        run.give(holder, key_text(name), value, place)
+        run.give_by(holder, name, value, place)
     return NONE
 
 
@@ -462,10 +469,7 @@ def _builtin(run: LibraryInterpreter, name: str, node: ast.Call, arguments: list
             return arguments[2]
         return run.attribute(arguments[0], word)
     if name == "builtins.setattr" and len(arguments) == 3:
-        if is_any_name(arguments[1]):
-            run.not_followed(arguments[:1], ast.unparse(node))
-        else:
-            run.give(arguments[0], key_text(arguments[1]), arguments[2], run.place(node, frame))
+        run.give_by(arguments[0], arguments[1], arguments[2], run.place(node, frame))
         return NONE
     if name == "builtins.delattr" and len(arguments) == 2 and isinstance(arguments[0], ObjectValue):
         word = plain(arguments[1])
@@ -588,8 +592,8 @@ class Interpreter(LibraryInterpreter):
             return Expression(text, computed(str, plain(arguments[0])), name=key_text(arguments[0]))
         if name in COMPUTED and not named:
             found = computed(COMPUTED[name], *map(plain, arguments))
-            if found is not NOT_KNOWN:
-                return Expression(text.replace("builtins.", ""), found)
+            if found is not NOT_KNOWN or name in _COUNTING:
+                return Expression(text.replace("builtins.", ""), found, is_count=True)
         if name == "functools.partial" and arguments:
             return Partial(arguments[0], tuple(arguments[1:]), named)
         if name == "builtins.map" and len(arguments) == 2:

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from modular_converter.breaking import layers
 from modular_converter.breaking.bounds import NOT_KNOWN, one_text
-from modular_converter.breaking.layers import HELD, exchange
+from modular_converter.breaking.layers import exchange
 from modular_converter.breaking.names import EXCHANGED, Frame, Names, given_to_heirs
 from modular_converter.breaking.values import (
     CONFIG_BASES,
@@ -39,6 +39,7 @@ from modular_converter.breaking.values import (
     Slot,
     Value,
     either,
+    is_any_name,
     is_configuration,
     is_module,
     key_text,
@@ -130,8 +131,8 @@ class StatementInterpreter(abc.ABC):
                 return self.changes[value][name]
             found = self.of_class(self.names.ancestors(value), name, None)
             return found if found is not None else Expression(f"{value.name}.{name}")
-        if isinstance(value, Layer) and name in value.given:
-            return value.given[name]
+        if isinstance(value, Layer) and (found := layers.of_layer(value, name)) is not None:
+            return found
         if isinstance(value, Either):
             return functools.reduce(either, [self.attribute(one, name) for one in value.options])
         return Expression(f"{value.text}.{name}")
@@ -520,11 +521,18 @@ class StatementInterpreter(abc.ABC):
             if isinstance(known, (list, tuple, dict, str)):
                 turns: list[Value] = [Expression(f"{value.text}[*]", one) for one in known]
                 return turns if len(turns) <= MOST_TURNS or any(map(_decides, turns)) else turns[:1]
-        return [Expression(f"{value.text}[*]")]
+        return [Expression(f"{value.text}[*]", is_count=isinstance(value, Expression) and value.is_count)]
+
+    def owner_of_held(self, node: ast.expr, frame: Frame) -> Value | None:
+        """The module of whose `_modules`, `_parameters` or `_buffers` this is; None for anything else."""
+        is_held = isinstance(node, ast.Attribute) and node.attr in layers.HELD
+        return self.evaluate(node.value, frame) if isinstance(node, ast.Attribute) and is_held else None
 
     def _delete(self, node: ast.Delete, frame: Frame) -> None:
         for target in node.targets:
             if isinstance(target, ast.Subscript):
+                if (owner := self.owner_of_held(target.value, frame)) is not None:
+                    self.not_followed([owner], ast.unparse(node))
                 items = self.evaluate(target.value, frame)
                 if isinstance(items, Items) and items.is_mapping:
                     items.take(key_text(self.evaluate(target.slice, frame)), in_doubt=self._doubts > 0)
@@ -557,8 +565,8 @@ class StatementInterpreter(abc.ABC):
         elif isinstance(target, ast.Subscript):
             holder = self.evaluate(target.value, frame)
             key = self.evaluate(target.slice, frame)
-            if isinstance(target.value, ast.Attribute) and target.value.attr == HELD:
-                holder = self.evaluate(target.value.value, frame)
+            if (owner := self.owner_of_held(target.value, frame)) is not None:
+                holder = owner
                 if exchange(holder, key_text(key), value, is_certain=self._doubts == 0):
                     return
             if isinstance(holder, Expression) and isinstance(target.value, ast.Attribute):
@@ -584,6 +592,13 @@ class StatementInterpreter(abc.ABC):
                 self.give(one, name, value, place)
             self._doubts -= 1
 
+    def give_by(self, holder: Value, name: Value, value: Value, place: CodePlace) -> None:
+        """`setattr(holder, name, value)`."""
+        if not is_any_name(name):
+            self.give(holder, key_text(name), value, place)
+        elif _is_held(value) or (isinstance(value, Expression) and value.may_be_module):
+            self.not_followed([holder], f"setattr({name.text}, {value.text})")
+
     def _parts(self, targets: Sequence[ast.expr], value: Value, frame: Frame) -> list[Value]:
         """What each of several targets gets."""
         star = next((n for n, one in enumerate(targets) if isinstance(one, ast.Starred)), len(targets))
@@ -605,8 +620,13 @@ class StatementInterpreter(abc.ABC):
         """`layer.bias = value`."""
         if isinstance(value, HeldTensor):
             holder.tensors[name] = value.shape, value.is_persistent if self._doubts == 0 else None
+        elif is_module(value):
+            holder.modules[name] = either(value, NONE) if self._doubts else value
         elif plain(value) is None and self._doubts == 0:
             holder.tensors.pop(name, None)
+            holder.modules.pop(name, None)
+        elif plain(value) is None and name in holder.tensors:
+            holder.tensors[name] = holder.tensors[name][0], None
 
     def item(self, value: Value, number: int) -> Value:
         """An item of a value at a known position."""

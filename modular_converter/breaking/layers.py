@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from modular_converter.breaking.bounds import NOT_KNOWN, computed, one_text
 from modular_converter.breaking.values import (
+    NONE,
     UNKNOWN,
     ClassValue,
     Either,
@@ -173,6 +174,17 @@ def layer(name: str, arguments: Sequence[Value], named: Bound) -> Layer | None:
     return Layer(name, dict(_tensors(tensors, bound)), kept)
 
 
+def of_layer(layer: Layer, name: str) -> Value | None:
+    """The attribute of a layer; None where it is not known."""
+    if name in layer.given or name in layer.modules:
+        return layer.modules.get(name, layer.given.get(name))
+    shape, present = layer.tensors.get(name, (Shape(""), False))
+    if present:
+        return HeldTensor(shape, True)
+    names = (one for one, _, _ in _TENSOR.findall(_TABLE.get(layer.text[9:], ("", ""))[1]))
+    return NONE if present is False and name in names else None
+
+
 def weight_normed(value: Layer, old: bool) -> Layer:
     """A layer after `weight_norm` of `torch.nn.utils`, in its old form or as a parametrization."""
     names = (
@@ -197,8 +209,8 @@ def held(value: Value, *, persistent: bool | None) -> HeldTensor:
 
 
 MODULE = "torch.nn.Module"
-HELD = "_modules"
-"""The dict of a module in which torch keeps those that it holds."""
+HELD = ("_modules", "_parameters", "_buffers")
+"""The dicts of a module in which torch keeps what it holds."""
 _KNOWN_LAYERS = frozenset({"Linear", "Embedding", "LayerNorm", "GroupNorm", *(f"{a}{n}d" for a in ("BatchNorm", "Conv", "ConvTranspose") for n in "123")})  # fmt: skip
 """Layers of `torch.nn` which are no bases of others."""
 
@@ -206,7 +218,7 @@ _KNOWN_LAYERS = frozenset({"Linear", "Embedding", "LayerNorm", "GroupNorm", *(f"
 def held_modules(module: Value) -> Mapping[str, Value] | None:
     """The modules that a module holds, by name; None where that is not known."""
     if isinstance(module, Layer) or plain(module) is None:
-        return {}
+        return module.modules if isinstance(module, Layer) else {}
     if isinstance(module, Either):
         return _held_by_one(module.options)
     if isinstance(module, Items) and module.is_module:
@@ -247,7 +259,10 @@ def own_parts(module: ObjectValue) -> None:
             return replace(value, items=[(name, own(one)) for name, one in value.items])
         if isinstance(value, Either):
             return replace(value, options=tuple(map(own, value.options)))
-        return replace(value, tensors=dict(value.tensors)) if isinstance(value, Layer) else value
+        if isinstance(value, Layer):
+            modules = {name: own(one) for name, one in value.modules.items()}
+            return replace(value, tensors=dict(value.tensors), modules=modules)
+        return value
 
     for name, slots in module.slots.items():
         module.slots[name] = [one._replace(value=own(one.value)) for one in slots]

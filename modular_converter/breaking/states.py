@@ -108,6 +108,8 @@ class StateReader:
                     yield Part(name, place, False, unknown=shape.text)
                 elif present is not False:
                     yield Part(numbered(name), place, present is True, shape=shape)
+            for name, one in value.modules.items():
+                yield from self._part(name, Slot(one, place, True))
 
     def _part(self, name: str, slot: Slot) -> Iterator[Part]:
         value, place, is_certain, condition = slot

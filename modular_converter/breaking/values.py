@@ -306,6 +306,8 @@ class Layer:
     tensors: dict[str, tuple[Shape, bool | None]]
     given: Mapping[str, Value] = field(default_factory=dict)
     """The arguments that it was made with, by name: torch keeps them as attributes."""
+    modules: dict[str, Value] = field(default_factory=dict)
+    """What code has assigned to it."""
 
 
 class Slot(NamedTuple):
@@ -421,19 +423,26 @@ _PLACE = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]")
 
 
 def name_of(op: ast.AST, left: Value, right: Value) -> str:
-    """The name that `"part_" + str(n)` or `"part_%d" % n` makes, with `*` for what is not known; "" for no text."""
+    """The name that `"part_" + str(n)` or `"part_%d" % n` makes, with `*` for a number; "" for no text, and for one of which a
+    part is not known.
+    """
     sides = plain(left), plain(right)
     is_named = any(isinstance(one, Expression) and one.name for one in (left, right))
     if isinstance(op, ast.Add) and (is_named or any(isinstance(one, str) for one in sides)):
-        return _name([key_text(left), key_text(right)])
+        return _name([part_of_name(left), part_of_name(right)])
     if not isinstance(op, ast.Mod) or not isinstance(sides[0], str):
         return ""
-    values = map(key_text, [one for _, one in right.items] if isinstance(right, Items) else [right])
+    values = map(part_of_name, [one for _, one in right.items] if isinstance(right, Items) else [right])
     between = _PLACE.split(sides[0])
-    return _name([between[0], *(part for text in between[1:] for part in (next(values, "*"), text))])
+    return _name([between[0], *(part for text in between[1:] for part in (next(values, NOT_KNOWN), text))])
 
 
-def _name(parts: list[str]) -> str:
+def part_of_name(value: Value) -> object:
+    """A part of a text as `key_text` has it; `NOT_KNOWN` for one of which nothing is known."""
+    return NOT_KNOWN if is_any_name(value) else key_text(value)
+
+
+def _name(parts: list[object]) -> str:
     name = computed(concatenated, parts)
     return name if isinstance(name, str) else ""
 
@@ -449,13 +458,13 @@ def of_text(holder: Value, method: str, arguments: Sequence[Value], named: Mappi
 
 
 def formatted(holder: Value, arguments: Sequence[Value], named: Mapping[str, Value]) -> Expression | None:
-    """`"part_{}".format(n)`, as a name with `*` for what is not known; None where this is no text."""
+    """`"part_{}".format(n)`, as a name with `*` for a number; None where this is no text."""
     template = plain(holder)
     if not isinstance(template, str):
         return None
-    given = {str(number): key_text(one) for number, one in enumerate(arguments)}
-    given |= {key: key_text(one) for key, one in named.items()}
-    parts, numbers = list[str](), itertools.count()
+    given = {str(number): part_of_name(one) for number, one in enumerate(arguments)}
+    given |= {key: part_of_name(one) for key, one in named.items()}
+    parts, numbers = list[object](), itertools.count()
     try:
         for text, place, _, conversion in string.Formatter().parse(template):
             parts.append(text)
@@ -464,7 +473,8 @@ def formatted(holder: Value, arguments: Sequence[Value], named: Mapping[str, Val
                 parts.append(value if conversion in (None, "s") else repr(value))
     except (LookupError, ValueError):  # whatever a stranger's text asks for
         return None
-    return Expression(f"{holder.text}.format({one_text(given.values(), ', ')})", name=_name(parts))
+    shown = one_text((one.text for one in (*arguments, *named.values())), ", ")
+    return Expression(f"{holder.text}.format({shown})", name=_name(parts))
 
 
 def mapping(value: Value) -> Items | None:

@@ -132,7 +132,6 @@ BODIES = {
     "a loop that may end": ('for name in ("a",):\n    if config.other:\n        break\nelse:\n    self.rest = Block()', {"rest.dense.weight": PERHAPS}),
     "names with numbers of their own": ("self.fc1 = Block()\nself.fc2 = Block()", {"fc1.dense.weight": SURE, "fc2.dense.weight": SURE}),
     "names by a product": ('import itertools\nfor a, b in itertools.product("xy", ("1", "2")):\n    self.add_module(f"{a}_{b}", Block())', {f"{name}.dense.weight": SURE for name in ("x_1", "x_2", "y_1", "y_2")}),
-    "names by a product with itself": ('import itertools\nfor a, b in itertools.product("xy", repeat=2):\n    self.add_module(f"{a}_{b}", Block())', {"*_*.dense.weight": SURE}),
     "names by a chain": ('from itertools import chain\nfor a in chain(["x"], ("y",)):\n    self.add_module(a, Block())', {"x.dense.weight": SURE, "y.dense.weight": SURE}),
     "names that are counted from one": ('for n, a in enumerate("xy", 1):\n    self.add_module(f"{a}_{n}", Block())', {"x_1.dense.weight": SURE, "y_2.dense.weight": SURE}),
     "names that are counted from a number by name": ('for n, a in enumerate("x", start=config.depth):\n    self.add_module(f"{a}_{n}", Block())', {"x_2.dense.weight": SURE}),
