@@ -467,7 +467,7 @@ def main() -> None:
         edited = text.replace(old, new)
         if "KEEP" in edited:
             edited = edited.replace("\n\n\n", "\n\n\nKEEP = 1\n\n\n", 1)
-        outcome = _judged(_really(file, text, edited), _told(file, edited))
+        outcome = judged(really(file, text, edited), told(file, edited))
         outcomes[outcome.partition(":")[0]] += 1
         print(f"{name}: {outcome}", flush=True)
     row = (sum(outcomes.values()), *(outcomes[one] for one in ("right", "unsure", "wrong")))
@@ -480,7 +480,7 @@ def main() -> None:
     sys.exit(outcomes["wrong"] > 0)
 
 
-def _judged(real: Found, told: Found) -> str:
+def judged(real: Found, told: Found) -> str:
     extra = told.changed - real.changed
     missed = {one for one in real.changed - told.changed if not _is_said_unknown(one, told)}
     if missed or extra - told.doubtful:
@@ -497,7 +497,7 @@ def _is_said_unknown(key: str, told: Found) -> bool:
     return not told.doubtful.isdisjoint([*ends, f"{key}.?", f"{key.partition(' ')[0]} *.?"])
 
 
-def _really(file: str, old: str, new: str) -> Found:
+def really(file: str, old: str, new: str) -> Found:
     before, after = _made_before(file, old), _made(file, new, "after")
     changed: set[str] = set()
     for name in before.keys() & after.keys():
@@ -523,13 +523,18 @@ def _made(file: str, text: str, suffix: str) -> dict[str, tuple[set[str], dict[s
     exec(compile(text, module.__file__, "exec", dont_inherit=True), module.__dict__)
     made: dict[str, Any] = {}
     lazy = importlib.import_module(package)
-    for name in module.__all__:
-        setattr(lazy, name, getattr(module, name))  # where automatic classes look
-    for name in module.__all__:
-        cls = getattr(module, name)
-        state = _built(cls, torch) if issubclass(cls, transformers.PreTrainedModel) else {}
-        assert isinstance(state, dict), (name, state)
-        made[name] = set(state), dict(_signatures(cls))
+    own = {name: getattr(lazy, name) for name in module.__all__}
+    try:
+        for name in module.__all__:
+            setattr(lazy, name, getattr(module, name))  # where automatic classes look
+        for name in module.__all__:
+            cls = getattr(module, name)
+            state = _built(cls, torch) if issubclass(cls, transformers.PreTrainedModel) else {}
+            assert isinstance(state, dict), (name, state)
+            made[name] = set(state), dict(_signatures(cls))
+    finally:
+        for name, one in own.items():
+            setattr(lazy, name, one)
     return made
 
 
@@ -538,7 +543,7 @@ def _told_before(model: str) -> dict[str, Any]:
     return _facts_of([model], tree_at(MODELS, profile_settings()), lambda done: None)[0]
 
 
-def _told(file: str, edited: str) -> Found:
+def told(file: str, edited: str) -> Found:
     settings, path = profile_settings(), os.path.join(MODELS, file)
     model, stem = file.removesuffix(".py").split("/")
     before, after = (
@@ -550,11 +555,14 @@ def _told(file: str, edited: str) -> Found:
     gone = {f"{one.rpartition('.')[2]} ?" for one in before["signatures"].keys() - after["signatures"].keys()}
     doubtful |= gone
     changed |= gone
+    module = importlib.import_module(f"transformers.models.{model}.{stem}")
     for whole in before["signatures"].keys() & after["signatures"].keys():
         name = whole.rpartition(".")[2]
         if f".{stem}." not in whole:
             continue
         changed |= set(_signature_changes(name, before["signatures"][whole], after["signatures"][whole]))
+        if not issubclass(getattr(module, name), transformers.PreTrainedModel):
+            continue  # of which `really` makes no object
         moved = before["conditions"].get(whole, set()) ^ after["conditions"].get(whole, set())
         doubtful |= {f"{name} {beginning}.?" for beginning, _ in moved}
         states, new_states = (side["states"].get(whole, {}) for side in (before, after))

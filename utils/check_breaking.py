@@ -126,7 +126,7 @@ def _facts_of(models: Iterable[str], tree: ModelTree, progress: Callable[[int], 
                     states[whole] = {}
                     for key, entry in keys_of(one.state).items():  # the real ones have `*` for numbers
                         states[whole][numbered(key)] = entry.is_certain or states[whole].get(numbered(key), False)
-                    states[whole] |= {f"{beginning}.?": False for beginning in unknown_parts(one.state)}
+                    states[whole] |= {f"{numbered(beginning)}.?": False for beginning in unknown_parts(one.state)}
         found.append({"states": states, "signatures": signatures, "conditions": conditions})
         progress(1)
     return found
@@ -147,7 +147,7 @@ def _conditions(node: Node, prefix: str = "", above: tuple[int, ...] = ()) -> It
     """The beginnings of entries with the words of what decides whether they are there."""
     for part in node.parts if id(node) not in above else ():
         if part.condition:
-            yield prefix + part.name, part.condition
+            yield numbered(prefix + part.name), part.condition
         if part.module is not None:
             yield from _conditions(part.module, f"{prefix}{part.name}.", (*above, id(node)))
 

@@ -362,8 +362,7 @@ def _method(
     if method == "get_submodule" and arguments and (part := submodule(holder, plain(arguments[0]))) is not None:
         return part
     if method == "apply" and arguments and isinstance(modules := call_on_tree(holder, "modules"), Items):
-        for _, one in reversed(modules.items):
-            run.call(arguments[0], [one], {}, ast.unparse(node))
+        _apply(run, arguments[0], modules, node, run.place(node, frame))
         return holder
     if isinstance(holder, Items) and not holder.is_mapping:
         if method == "clear":
@@ -386,6 +385,20 @@ def _method(
         return NONE
     made = of_text(holder, method, arguments, named)
     return made if made is not None else run.method(holder, method, arguments, named)
+
+
+def _apply(run: LibraryInterpreter, function: Value, modules: Items, node: ast.Call, place: CodePlace) -> None:
+    """Call a function for all modules, and for the attributes of which nobody knows whether they are some."""
+    text = ast.unparse(node)
+    for _, one in reversed(modules.items):
+        run.call(function, [one], {}, text)
+        attributes = one.attributes if isinstance(one, ObjectValue) else {}
+        for name, value in [*attributes.items()]:
+            if isinstance(value, Expression) and not value.is_known:
+                before = run.given_to_unknown
+                run.call(function, [value], {}, text)
+                if run.given_to_unknown > before:
+                    layers.may_be_module(one, name, f"{value.text}, {text}", place)
 
 
 def _may_change(holder: Value, method: str) -> bool:

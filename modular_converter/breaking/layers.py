@@ -15,6 +15,7 @@ from modular_converter.breaking.values import (
     NONE,
     UNKNOWN,
     ClassValue,
+    CodePlace,
     Either,
     Expression,
     External,
@@ -310,6 +311,12 @@ def submodule(module: Value, path: object) -> Value | None:
             return None
         module = held[name] if name in held else functools.reduce(either, held.values())  # of a loop followed once
     return module
+
+
+def may_be_module(owner: Value, name: str, text: str, place: CodePlace) -> None:
+    """Note that something has been held by an attribute of a module of which the text does not tell what it is."""
+    if isinstance(owner, ObjectValue) and owner.is_module:
+        owner.slots[name] = [Slot(Expression(text, may_be_module=True), place, False)]
 
 
 def may_hold_anything(module: Value, text: str) -> None:

@@ -185,7 +185,10 @@ def _is_alike(member: Member) -> bool:
 
 def _changes_state(method: Function) -> bool:
     """Whether a method without an instance sets or fills something other than its local names."""
-    own = bindings_in(method).local - {instance_of(method)}
+    bindings = bindings_in(method)
+    own = bindings.local - {instance_of(method)}
+    if any(one.declared_global for one in bindings.everywhere):
+        return True
     for node in walk(*method.body):
         match node:
             case ast.Attribute(owner, _, ast.Store() | ast.Del()) | ast.Subscript(owner, _, ast.Store() | ast.Del()):
@@ -193,7 +196,7 @@ def _changes_state(method: Function) -> bool:
             case ast.Call(ast.Attribute(owner, name)) if name in MUTATORS:
                 is_own = dotted(owner).partition(".")[0] in {*own, ""}
             case _:
-                is_own = not isinstance(node, ast.Global)
+                is_own = True
         if not is_own:
             return True
     return False

@@ -162,6 +162,7 @@ BODIES = {
     "a bias that is there": ("self.one, self.two = nn.Linear(2, 2), nn.Linear(2, 2, bias=False)\nfor part in (self.one, self.two):\n    if getattr(part, 'bias', None) is not None:\n        part.more = Block()", {"one.weight": SURE, "one.bias": SURE, "one.more.dense.weight": SURE, "two.weight": SURE}),
     "names that are not known, of what is not kept": ("for name in config.other:\n    self.register_buffer(f'{name}_steps', torch.zeros(1), persistent=False)\n    setattr(self, f'{name}_scale', 2)", {}),
     "a number of parts that is not known": ("for n in range(int(config.other)):\n    self.add_module(f'part_{n}', Block())", {"part_*.dense.weight": SURE}),
+    "a parameter of a list": ("self.parts = nn.ModuleList([Block()])\nself.parts.weight = nn.Parameter(torch.ones(1))", {"parts.*.dense.weight": SURE, "parts.weight": SURE}),
     "a parameter for each child": ("self.one = nn.Linear(2, 2, bias=False)\nfor part in self.children():\n    part.register_parameter('gain', nn.Parameter(torch.ones(1)))", {"one.weight": SURE, "one.gain": SURE}),
     "names of all modules": ("self.one = Block()\nfor name, part in list(self.named_modules()):\n    if isinstance(part, nn.Linear):\n        setattr(self, name.replace('.', '_'), nn.Linear(2, 2, bias=False))", {"one.dense.weight": SURE, "one_dense.weight": SURE}),
     "a part by its path": ("self.one = Block()\nself.get_submodule('one').more = nn.Linear(2, 2, bias=False)", {"one.dense.weight": SURE, "one.more.weight": SURE}),
@@ -250,6 +251,14 @@ UNKNOWN = {
     "a part that is taken out of a dict": ("self.one = Block()\nself._modules.pop('one')", ["*"]),
     "a part that is deleted from a dict": ("self.one = Block()\ndel self._modules['one']", ["*"]),
     "parts of a dict that grows": ("self._modules.update(one=Block())", ["*"]),
+    "a part of what a table has": (
+        "from transformers import ACT2FN\nself.act = ACT2FN[config.act]\nself.act.beta = nn.Parameter(torch.ones(1))",
+        ["act"],
+    ),
+    "a function for what a table has": (
+        "from transformers import ACT2FN\nself.act = ACT2FN[config.act]\nself.apply(lambda part: setattr(part, 'tag', nn.Parameter(torch.ones(1))))",
+        ["act"],
+    ),
     "a name that is filled up": ('setattr(self, "a".zfill(10 ** 9), Block())', ["*"]),
     "a name that is not known": ("setattr(self, config.other, Block())", ["*"]),
     "a parameter by a name that is not known": (

@@ -233,7 +233,9 @@ def test_deep_nesting_is_converted_or_a_finding(tmp_path, opening, where):
 def test_an_expression_that_is_too_deep_for_a_merge_is_a_finding(tmp_path):
     own = f"{INIT.rpartition('super')[0]}super().__init__({' + '.join(['config'] * 600)})\n"
     own = own.replace("config):", "config, **super_kwargs):")
-    base = "from torch import nn\n\n\n" + BASE.replace("BaseMLP:", "BaseMLP(nn.Module):")
+    base = "from torch import nn\n\n\n" + BASE.replace("BaseMLP:", "BaseMLP(nn.Module):").replace(
+        "config)", "config, *rest)"
+    )
     paths = write(tmp_path, {"base/modeling_base.py": base, "new/modular_new.py": own})
     ((found,),) = (one.findings for one in Run(SETTINGS, workers=1).convert(paths[1:]))
     assert found.code == "MC204" and "nested too deeply" in found.message

@@ -23,6 +23,7 @@ BOUND = {
     "inherit_mixin_hidden_by_parent": frozenset(("@MLPBase",)),
     "inherit_super_otherwise_spelt": frozenset(("@GateBase",)),
     "inherit_super_kwargs_in_an_expression": frozenset(("a", "c", "kwargs", "y")),
+    "inherit_super_kwargs_in_two_bodies": frozenset(("config", "kwargs", "states", "bias")),
     "foreign_package": frozenset(("baselib",)),
     "inherit_argument_bound": frozenset(("size",)),
     "inherit_argument_computed": frozenset(("x", "mask", "options", "dict")),
