@@ -216,8 +216,8 @@ class StatementInterpreter(CallInterpreter):
             self.give(holder, target.attr, value, self.place(target, frame))
             self._doubts -= is_of_item
             if self.given_to_unknown > before and isinstance(target.value, ast.Attribute):
-                owner = self.evaluate(target.value.value, frame)
-                layers.may_be_module(above, target.value.attr, ast.unparse(target), self.place(target, frame))
+                outer = self.evaluate(target.value.value, frame)
+                layers.may_be_module(outer, target.value.attr, ast.unparse(target), self.place(target, frame))
         elif isinstance(target, (ast.Tuple, ast.List)):
             for one, part in zip(target.elts, self._parts(target.elts, value, frame)):
                 self.assign(one.value if isinstance(one, ast.Starred) else one, part, frame)
