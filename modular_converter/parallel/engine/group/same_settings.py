@@ -53,6 +53,7 @@ from modular_converter.parallel.errors import MAKE_WHOLE, ApplyError
 from modular_converter.parallel.modules import HOOKS, OF_TORCH, is_plain, is_same_value, own_attributes
 from modular_converter.parallel.shard.apply import cut_sizes, modules_of_cut_sizes
 from modular_converter.parallel.shard.collectives import ProcessGroup
+from modular_converter.parallel.torch_private import functorch_is_active
 from modular_converter.parallel.torch_switches import TorchSwitches
 
 
@@ -327,6 +328,9 @@ class SameSettings:
                 yield
             finally:
                 leave()
+            return
+        if functorch_is_active():  # within `torch.func`, which has no bytes of a state
+            yield
             return
         dropout = model.__dict__.get("_dropout")
         before, as_first = random_states()[:2], getattr(dropout, "as_first", 0)
