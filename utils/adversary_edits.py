@@ -456,9 +456,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="only these edits")
     parser.add_argument("--update", action="store_true")
     given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    transformers.logging.set_verbosity_error()
-    transformers.PreTrainedModel.init_weights = lambda self: None
+    make_quietly()
     outcomes: Counter[str] = Counter()
     for name in given.names or EDITS:
         file, old, new = EDITS[name]
@@ -478,6 +476,13 @@ def main() -> None:
     if given.update:
         write_part(PAGE, "adversary", table)
     sys.exit(outcomes["wrong"] > 0)
+
+
+def make_quietly() -> None:
+    """Let models be made without words and without values in their weights."""
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    transformers.PreTrainedModel.init_weights = lambda self: None
 
 
 def judged(real: Found, told: Found) -> str:

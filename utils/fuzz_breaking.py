@@ -13,13 +13,11 @@ import random
 import re
 import sys
 import textwrap
-import warnings
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
-import transformers
-from adversary_edits import MODELS, judged, really, told
+from adversary_edits import MODELS, judged, make_quietly, really, told
 from marked_pages import write_outcomes
 
 
@@ -91,9 +89,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--update", action="store_true")
     given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    transformers.logging.set_verbosity_error()
-    transformers.PreTrainedModel.init_weights = lambda self: None
+    make_quietly()
     chance, outcomes = random.Random(given.seed), Counter[str]()
     while outcomes.total() < given.number:
         model = chance.choice(FAMILIES.split())

@@ -59,10 +59,8 @@ class CallInterpreter(abc.ABC):
         """The functions whose bodies are being followed, with their files (files with equal texts share their nodes), and
         the first thing that each was given.
         """
-        self._doubts = 0
-        """The conditions around the statement whose values are not known."""
-        self._conditions: list[str] = []
-        """The words of those that an `if` has."""
+        self._doubts: list[str] = []
+        """The conditions around the statement whose values are not known, by their words; "" for one that has none."""
         self.given_to_unknown = 0
         """How often something was held by what the text does not tell, such as a layer of a table."""
         self.changes: dict[ClassValue, dict[str, Value]] = {}
@@ -71,7 +69,7 @@ class CallInterpreter(abc.ABC):
     @property
     def in_doubt(self) -> bool:
         """Whether the statement that is followed stands below a condition whose value is not known."""
-        return self._doubts > 0
+        return bool(self._doubts)
 
     def kept(self, value: object) -> None:
         """Keep an object whose identity stands in a key."""
@@ -261,23 +259,32 @@ class CallInterpreter(abc.ABC):
         if known is None and len(self._active) > MOST_DEPTH:
             return Expression(text or cls.name, may_be_module=True)
         if known is None:
-            self._made[key] = known = ObjectValue(cls, self.names.ancestors(cls), text or cls.name)
+            given = frozenset(id(one) for one in (*arguments, *named.values()) if is_module(one))
+            known = ObjectValue(cls, self.names.ancestors(cls), text or cls.name, given=given)
+            self._made[key] = known
             self._kept.append((arguments, named))
             known.attributes |= {} if known.is_module else named
             with self.certain():
                 self.initialise(known, 0, arguments, named)
-        given = frozenset(id(one) for one in (*arguments, *named.values()) if is_module(one))
-        slots = dict(known.slots)
-        return replace(known, attributes=dict(known.attributes), slots=slots, given=given, has_shared_parts=True)
+        return known.alike()
 
     @contextlib.contextmanager
     def certain(self) -> Iterator[None]:
         """A time in which no condition stands around what is followed."""
-        outer, self._doubts, self._conditions = (self._doubts, self._conditions), 0, []
+        outer, self._doubts = self._doubts, []
         try:
             yield
         finally:
-            self._doubts, self._conditions = outer
+            self._doubts = outer
+
+    @contextlib.contextmanager
+    def doubtful(self, condition: str = "") -> Iterator[None]:
+        """A time in which a condition that is not known stands around what is followed."""
+        self._doubts.append(condition)
+        try:
+            yield
+        finally:
+            self._doubts.pop()
 
     def key(self, value: Value) -> object:
         """What two arguments must share so that they make the same object."""

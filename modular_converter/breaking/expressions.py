@@ -457,19 +457,15 @@ def _register(
         return None
     value = arguments[1] if len(arguments) > 1 else named.get("tensor", named.get("module", named.get("param", NONE)))
     name = arguments[0] if arguments else named.get("name", NONE)
-    flag = arguments[2] if len(arguments) > 2 else named.get("persistent", layers.TRUE)
-    persistent = truth(flag)
-    if method == "register_buffer" and is_any_name(name):
-        run.give_by(holder, name, layers.held(value, persistent=persistent), place)
-    elif method == "register_buffer":
-        if value is NONE or plain(value) is None or persistent is False:
-            is_empty = plain(value) is None and persistent is True
+    if method == "register_buffer":
+        flag = arguments[2] if len(arguments) > 2 else named.get("persistent", layers.TRUE)
+        persistent, is_empty = truth(flag), plain(value) is None
+        if persistent is False or (is_empty and not is_any_name(name)):
             if isinstance(holder, ObjectValue):
-                holder.attributes[key_text(name)] = EMPTY_BUFFER if is_empty else value
-        else:
-            run.give(holder, key_text(name), layers.held(value, persistent=persistent), place)
-    else:
-        run.give_by(holder, name, value, place)
+                holder.attributes[key_text(name)] = EMPTY_BUFFER if is_empty and persistent is True else value
+            return NONE
+        value = layers.held(value, persistent=persistent)
+    run.give_by(holder, name, value, place)
     return NONE
 
 

@@ -346,7 +346,8 @@ class _Reader:
         """The functions of its file that a class gets as methods: `run = function` in its body, `Class.run = function` below."""
         below = (one for one in parse(cls.behind).body if isinstance(one, ast.Assign))
         given = {dotted(one.targets[0]).removeprefix(f"{cls.name}."): one.value for one in below}
-        for name, value in {**cls.variables, **given}.items():
+        own = {name: one for name, one in cls.variables.items() if getattr(one, "id", "") not in cls.methods}
+        for name, value in {**own, **given}.items():
             found = self._run.constant(cls.path, value.id) if isinstance(value, ast.Name) else None
             if isinstance(found, FunctionValue) and isinstance(found.node, FUNCTIONS):
                 yield name, (found.node, CodePlace(found.path, found.above + found.node.lineno, cls.name), False)

@@ -9,6 +9,7 @@ compared.
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterable, Sequence
 
 from modular_converter.breaking import layers
@@ -84,7 +85,7 @@ class StatementInterpreter(CallInterpreter):
             return self._try(node, frame)
         elif isinstance(node, ast.Return):
             frame.returned.append(NONE if node.value is None else self.evaluate(node.value, frame))
-            return self._doubts == 0
+            return not self.in_doubt
         elif isinstance(node, ast.Delete):
             self._delete(node, frame)
         elif isinstance(node, ast.Import):
@@ -97,10 +98,10 @@ class StatementInterpreter(CallInterpreter):
                 if isinstance(found, (ClassValue, FunctionValue, External)):
                     frame.names[one.asname or one.name] = found
         elif isinstance(node, ast.Break):
-            frame.has_left = frame.has_left or self._doubts == 0 or None
+            frame.has_left = frame.has_left or not self.in_doubt or None
         elif isinstance(node, FUNCTIONS):
             frame.names[node.name] = FunctionValue(frame.path, node, frame.above, closure=dict(frame.names))
-        return isinstance(node, (ast.Raise, ast.Break, ast.Continue)) and self._doubts == 0
+        return isinstance(node, (ast.Raise, ast.Break, ast.Continue)) and not self.in_doubt
 
     def _if(self, node: ast.If, frame: Frame) -> bool:
         found = self.evaluate(node.test, frame)
@@ -110,22 +111,18 @@ class StatementInterpreter(CallInterpreter):
         for branch, other in ((node.body, node.orelse), (node.orelse, node.body)):
             if any(isinstance(one, ast.Raise) for one in branch[-1:]):  # a check of arguments
                 return self._block(other, frame)
-        self._doubts += 1
-        self._conditions.append(f"if {found.text} ")
-        self.body(node.body, frame)
-        self._conditions[-1] = f"if not {found.text} "
-        self.body(node.orelse, frame)
-        self._conditions.pop()
-        self._doubts -= 1
+        with self.doubtful(f"if {found.text} "):
+            self.body(node.body, frame)
+        with self.doubtful(f"if not {found.text} "):
+            self.body(node.orelse, frame)
         return False
 
     def _try(self, node: ast.Try, frame: Frame) -> bool:
         """Follow what is tried, and where that may end with an error of its own, its handlers as ways that it may go."""
         has_ended = self._block([*node.body, *node.orelse], frame)
         if has_ended and any(isinstance(one, ast.Raise) for one in walk(*node.body)):
-            self._doubts += 1
-            self.body((one for handler in node.handlers for one in handler.body), frame)
-            self._doubts -= 1
+            with self.doubtful():
+                self.body((one for handler in node.handlers for one in handler.body), frame)
         return self._block(node.finalbody, frame) or (has_ended and not node.handlers)
 
     def _match(self, node: ast.Match, frame: Frame) -> bool:
@@ -141,10 +138,9 @@ class StatementInterpreter(CallInterpreter):
                 return self._block(case.body, frame)
         else:
             return False
-        self._doubts += 1
         for case in node.cases:
-            self.body(case.body, frame)
-        self._doubts -= 1
+            with self.doubtful():
+                self.body(case.body, frame)
         return False
 
     def _block(self, statements: Sequence[ast.stmt], frame: Frame) -> bool:
@@ -158,16 +154,15 @@ class StatementInterpreter(CallInterpreter):
             if frame.has_left:
                 break
         else:
-            self._doubts += (in_doubt := frame.has_left is None)
-            self.body(node.orelse, frame)
-            self._doubts -= in_doubt
+            with self.doubtful() if frame.has_left is None else contextlib.nullcontext():
+                self.body(node.orelse, frame)
         frame.has_left = outer
 
     def turns(self, value: Value) -> list[Value]:
         """The values that a loop variable has, as far as they differ."""
         if isinstance(value, Items):
             items = [Expression(repr(name), name) if value.is_mapping else one for name, one in value.items]
-            return items if len(items) <= MOST_TURNS or any(map(_decides, items)) else items[:1]
+            return _different(items)
         if isinstance(value, Expression) and value.is_known:
             known = value.value
             if isinstance(known, range):
@@ -175,8 +170,7 @@ class StatementInterpreter(CallInterpreter):
             if isinstance(known, set):
                 known = sorted(known, key=repr)
             if isinstance(known, (list, tuple, dict, str)):
-                turns: list[Value] = [Expression(f"{value.text}[*]", one) for one in known]
-                return turns if len(turns) <= MOST_TURNS or any(map(_decides, turns)) else turns[:1]
+                return _different([Expression(f"{value.text}[*]", one) for one in known])
         return [Expression(f"{value.text}[*]", is_count=isinstance(value, Expression) and value.is_count)]
 
     def owner_of_held(self, node: ast.expr, frame: Frame) -> Value | None:
@@ -191,7 +185,7 @@ class StatementInterpreter(CallInterpreter):
                     self.not_followed([owner], ast.unparse(node))
                 items = self.evaluate(target.value, frame)
                 if isinstance(items, Items) and items.is_mapping:
-                    items.take(key_text(self.evaluate(target.slice, frame)), in_doubt=self._doubts > 0)
+                    items.take(key_text(self.evaluate(target.slice, frame)), in_doubt=self.in_doubt)
             holder = self.evaluate(target.value, frame) if isinstance(target, ast.Attribute) else None
             if isinstance(target, ast.Attribute) and isinstance(holder, ObjectValue):
                 self.take_away(holder, [target.attr], in_doubt=_is_of_item(target))
@@ -199,7 +193,7 @@ class StatementInterpreter(CallInterpreter):
     def take_away(self, holder: ObjectValue, names: Iterable[str], *, in_doubt: bool = False) -> None:
         """Take attributes from an object."""
         for name in names:
-            if self._doubts == 0 and not in_doubt:
+            if not self.in_doubt and not in_doubt:
                 holder.attributes.pop(name, None)
                 holder.slots.pop(name, None)
             elif name in holder.slots:
@@ -209,12 +203,11 @@ class StatementInterpreter(CallInterpreter):
         """Give a target its value."""
         if isinstance(target, ast.Name):
             known = frame.names.get(target.id)
-            frame.names[target.id] = either(known, value) if self._doubts and known is not None else value
+            frame.names[target.id] = either(known, value) if self.in_doubt and known is not None else value
         elif isinstance(target, ast.Attribute):
             holder, before = self.evaluate(target.value, frame), self.given_to_unknown
-            self._doubts += (is_of_item := _is_of_item(target))
-            self.give(holder, target.attr, value, self.place(target, frame))
-            self._doubts -= is_of_item
+            with self.doubtful() if _is_of_item(target) else contextlib.nullcontext():
+                self.give(holder, target.attr, value, self.place(target, frame))
             if self.given_to_unknown > before and isinstance(target.value, ast.Attribute):
                 outer = self.evaluate(target.value.value, frame)
                 layers.may_be_module(outer, target.value.attr, ast.unparse(target), self.place(target, frame))
@@ -222,12 +215,10 @@ class StatementInterpreter(CallInterpreter):
             for one, part in zip(target.elts, self._parts(target.elts, value, frame)):
                 self.assign(one.value if isinstance(one, ast.Starred) else one, part, frame)
         elif isinstance(target, ast.Subscript):
-            holder = self.evaluate(target.value, frame)
-            key = self.evaluate(target.slice, frame)
-            if (above := self.owner_of_held(target.value, frame)) is not None:
-                holder = above
-                if exchange(holder, key_text(key), value, is_certain=self._doubts == 0):
-                    return
+            above, key = self.owner_of_held(target.value, frame), self.evaluate(target.slice, frame)
+            if above is not None and exchange(above, key_text(key), value, is_certain=not self.in_doubt):
+                return
+            holder = self.evaluate(target.value, frame) if above is None else above
             if isinstance(holder, Expression) and isinstance(target.value, ast.Attribute):
                 owner = self.evaluate(target.value.value, frame)
                 if isinstance(owner, ObjectValue) and is_configuration(owner):
@@ -235,7 +226,7 @@ class StatementInterpreter(CallInterpreter):
             if isinstance(holder, Items):
                 holder.add([(key_text(key), value)])
             elif isinstance(holder, ObjectValue) and holder.is_module:  # of a class that is a `ModuleDict`
-                self.hold(holder, key_text(key), value, self.place(target, frame))
+                self.give_by(holder, key, value, self.place(target, frame))
 
     def give(self, holder: Value, name: str, value: Value, place: CodePlace) -> None:
         """`holder.name = value`."""
@@ -246,12 +237,11 @@ class StatementInterpreter(CallInterpreter):
         elif isinstance(holder, Layer):
             self._hold_in_layer(holder, name, value)
         elif isinstance(holder, Items) and holder.is_module and _is_held(value):
-            holder.add([(name, either(value, NONE) if self._doubts else value)])
+            holder.add([(name, either(value, NONE) if self.in_doubt else value)])
         elif isinstance(holder, Either):
-            self._doubts += 1
             for one in holder.options:
-                self.give(one, name, value, place)
-            self._doubts -= 1
+                with self.doubtful():
+                    self.give(one, name, value, place)
         elif isinstance(holder, Expression):
             self.given_to_unknown += _is_held(value)
 
@@ -277,15 +267,15 @@ class StatementInterpreter(CallInterpreter):
         """`cls.name = value`."""
         if name in EXCHANGED and cls in self.changes:
             known = self.changes[cls].get(name, Expression(name))
-            self.changes[cls][name] = either(known, value) if self._doubts else value
+            self.changes[cls][name] = either(known, value) if self.in_doubt else value
 
     def _hold_in_layer(self, holder: Layer, name: str, value: Value) -> None:
         """`layer.bias = value`."""
         if isinstance(value, HeldTensor):
-            holder.tensors[name] = value.shape, value.is_persistent if self._doubts == 0 else None
+            holder.tensors[name] = value.shape, value.is_persistent if not self.in_doubt else None
         elif is_module(value):
-            holder.modules[name] = either(value, NONE) if self._doubts else value
-        elif plain(value) is None and self._doubts == 0:
+            holder.modules[name] = either(value, NONE) if self.in_doubt else value
+        elif plain(value) is None and not self.in_doubt:
             holder.tensors.pop(name, None)
             holder.modules.pop(name, None)
         elif plain(value) is None and name in holder.tensors:
@@ -309,19 +299,24 @@ class StatementInterpreter(CallInterpreter):
         known = holder.attributes.get(name)
         if known is EMPTY_BUFFER and isinstance(value, HeldTensor) and value.is_persistent is False:
             value = layers.held(value, persistent=True)
-        holder.attributes[name] = either(known, value) if self._doubts and known is not None else value
+        holder.attributes[name] = either(known, value) if self.in_doubt and known is not None else value
         options = value.options if isinstance(value, Either) else (value,)
-        certain = self._doubts == 0 and len(options) == 1
-        condition = one_text([*self._conditions, value.condition if isinstance(value, Either) else ""])
+        certain = not self.in_doubt and len(options) == 1
+        condition = one_text([*self._doubts, value.condition if isinstance(value, Either) else ""])
         slots = [Slot(one, place, certain, condition) for one in options if _is_held(one)]
         if not slots and isinstance(value, Expression) and value.may_be_module:
             slots = [Slot(value, place, False)]  # perhaps a module
-        if self._doubts:
+        if self.in_doubt:
             slots = [*(one._replace(is_certain=False) for one in holder.slots.get(name, ())), *slots]
         if slots:
             holder.slots[name] = slots
-        elif not self._doubts:
+        elif not self.in_doubt:
             holder.slots.pop(name, None)
+
+
+def _different(items: list[Value]) -> list[Value]:
+    """The items of a list that a loop is followed for."""
+    return items if len(items) <= MOST_TURNS or any(map(_decides, items)) else items[:1]
 
 
 def _decides(item: Value) -> bool:

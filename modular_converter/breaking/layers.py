@@ -254,8 +254,7 @@ def own_parts(module: ObjectValue) -> None:
 
     def copied(value: Value) -> Value:
         if isinstance(value, ObjectValue) and value.is_module:
-            slots = dict(value.slots)
-            return replace(value, attributes=dict(value.attributes), slots=slots, has_shared_parts=True)
+            return value.alike()
         if isinstance(value, Items):
             return replace(value, items=[(name, own(one)) for name, one in value.items])
         if isinstance(value, Either):

@@ -9,7 +9,7 @@ import itertools
 import re
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -338,6 +338,11 @@ class ObjectValue:
     def is_module(self) -> bool:
         """Whether it is a module of torch."""
         return self.ancestors.is_module
+
+    def alike(self) -> ObjectValue:
+        """Another object with the same parts, of which either gets its own as soon as one is asked for."""
+        slots = dict(self.slots)
+        return replace(self, attributes=dict(self.attributes), slots=slots, has_shared_parts=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -244,6 +244,7 @@ UNKNOWN = {
         'import itertools\nfor a, b in itertools.product("xy", repeat=2):\n    self.add_module(f"{a}_{b}", Block())',
         ["*"],
     ),
+    "a part of a dict by a name that is not known": ("self._modules[config.other] = Block()", ["*"]),
     "names of parameters": (
         "self.one = Block()\nfor name, _ in self.named_parameters():\n    self.register_buffer('of_' + name.replace('.', '_'), torch.zeros(1))",
         ["*"],

@@ -44,13 +44,14 @@ PLACES = {
     "in a try": "try:\n    def run(self, y): ...\nexcept NameError:\n    def run(self, z): ...",
     "by another name": "def walk(self, y): ...\nrun = walk",
     "a function": "run = walk",
+    "a method, where a function has its name": "def jump(self, y): ...\nrun = jump",
     "a function that it gets below": "pass\n\n\nNetModel.run = walk",
 }
 
 
 @pytest.mark.parametrize("case", PLACES)
 def test_a_method_is_read_wherever_it_is_bound(case: str, tmp_path: Path) -> None:
-    model = HEAD.replace("class NetModel", "def walk(self, y): ...\n\n\nclass NetModel")
+    model = HEAD.replace("class NetModel", "def walk(self, y): ...\n\n\ndef jump(self, z): ...\n\n\nclass NetModel")
     method = f"    def run(self, {RUN}):\n        pass\n"
     body, _, below = PLACES[case].partition("\n\n\n")
     texts = ("    def run(self, x): ...\n", f"{textwrap.indent(body, '    ')}\n\n\n{below}\n")
