@@ -203,9 +203,8 @@ def _comprehension(
 ) -> Value:
     items: list[Value] = []
 
-    def add(is_certain: bool) -> None:
-        value = run.evaluate(node.elt, frame)
-        items.append(value if is_certain or not is_module(value) else either(value, NONE))
+    def add(condition: str) -> None:
+        items.append(_perhaps(run.evaluate(node.elt, frame), condition))
 
     _turn(run, node.generators, 0, frame, add)
     return sequence(items)
@@ -214,9 +213,9 @@ def _comprehension(
 def _dict_comprehension(run: LibraryInterpreter, node: ast.DictComp, frame: Frame) -> Value:
     items: list[tuple[str, Value]] = []
 
-    def add(is_certain: bool) -> None:
+    def add(condition: str) -> None:
         key, value = key_text(run.evaluate(node.key, frame)), run.evaluate(node.value, frame)
-        items.append((key, value if is_certain or not is_module(value) else either(value, NONE)))
+        items.append((key, _perhaps(value, condition)))
 
     _turn(run, node.generators, 0, frame, add)
     return Items(items, is_mapping=True)
@@ -227,19 +226,26 @@ def _turn(
     generators: list[ast.comprehension],
     depth: int,
     frame: Frame,
-    add: Callable[[bool], None],
-    is_certain: bool = True,
+    add: Callable[[str], None],
+    condition: str = "",
 ) -> None:
-    """Call `add` for each turn of a comprehension, with whether its tests are known to hold."""
+    """Call `add` for each turn of a comprehension, with the words of its tests that are not known."""
     if depth == len(generators):
-        add(is_certain)
+        add(condition)
         return
     one = generators[depth]
     for item in run.turns(run.evaluate(one.iter, frame)):
         run.assign(one.target, item, frame)
-        tests = [truth(run.evaluate(test, frame)) for test in one.ifs]
-        if False not in tests:
-            _turn(run, generators, depth + 1, frame, add, is_certain and None not in tests)
+        tests = [run.evaluate(test, frame) for test in one.ifs]
+        if all(truth(test) is not False for test in tests):
+            unknown = [f"if {test.text} " for test in tests if truth(test) is None]
+            _turn(run, generators, depth + 1, frame, add, one_text([condition, *unknown]))
+
+
+def _perhaps(value: Value, condition: str) -> Value:
+    """A value that a list has on a condition; "" for none."""
+    found = either(value, NONE) if condition and is_module(value) else value
+    return replace(found, condition=condition) if condition and isinstance(found, Either) else found
 
 
 def _subscript(run: LibraryInterpreter, node: ast.Subscript, frame: Frame) -> Value:

@@ -127,7 +127,8 @@ class StatementInterpreter(CallInterpreter):
 
     def _match(self, node: ast.Match, frame: Frame) -> bool:
         """Follow the case that holds, where the patterns are constants; else all cases, as ways that it may go."""
-        value = plain(self.evaluate(node.subject, frame))
+        subject = self.evaluate(node.subject, frame)
+        value = plain(subject)
         tests = [case.pattern.value if isinstance(case.pattern, ast.MatchValue) else None for case in node.cases]
         for case, test in zip(node.cases, tests):
             rest = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
@@ -139,7 +140,8 @@ class StatementInterpreter(CallInterpreter):
         else:
             return False
         for case in node.cases:
-            with self.doubtful():
+            guard = f" if {ast.unparse(case.guard)}" if case.guard is not None else ""
+            with self.doubtful(f"if {subject.text} is {ast.unparse(case.pattern)}{guard} "):
                 self.body(case.body, frame)
         return False
 

@@ -94,6 +94,8 @@ PARTS = {
     "a part that is there now": (f"{PLAIN}\nif config.other:\n    self.norm = nn.LayerNorm(2)", SURE, []),
     "a part on another condition": ("for n in range(3):\n    if n % 2:\n        self.a = Block()", "for n in range(3):\n    if n % 3:\n        self.a = Block()", ["whether it has `a` depends on another condition, which is not known"]),
     "one or the other on another condition": ("self.a = Block() if config.other else nn.ReLU()", "self.a = Block() if config.another else nn.ReLU()", ["whether it has `a` depends on another condition, which is not known"]),
+    "a list on another condition": ("self.a = nn.ModuleList([Block() for n in range(3) if n in config.other])", "self.a = nn.ModuleList([Block() for n in range(3) if n in config.another])", ["whether it has `a.*` depends on another condition, which is not known"]),
+    "another case": ("match config.other:\n    case 1:\n        self.a = Block()", "match config.other:\n    case 2:\n        self.a = Block()", ["whether it has `a` depends on another condition, which is not known"]),
     "the other way round": ("if config.other:\n    self.a = Block()", "if config.other:\n    pass\nelse:\n    self.a = Block()", ["whether it has `a` depends on another condition, which is not known"]),
     "a condition in other places": ("if config.other:\n    self.a = Block()", "if config.other:\n    x = 1\n    self.a = Block()", []),
     "two parts of other names": ("self.a = nn.Linear(2, 2)\nself.b = nn.Linear(2, 2)", "self.c = nn.Linear(2, 2)\nself.d = nn.Linear(2, 2)", ["renames `a` to `c`", "renames `b` to `d`"]),
