@@ -19,7 +19,7 @@ from modular_converter.breaking.facts import (
     Signature,
 )
 from modular_converter.breaking.states import Node, Part, keys_of
-from modular_converter.breaking.values import CodePlace, numbered
+from modular_converter.breaking.values import UNKNOWN, CodePlace, numbered
 
 
 MOST = 60
@@ -235,6 +235,8 @@ def compare_states(old: Node, new: Node, prefix: str = "", layer: str = "") -> I
     before, after = _by_name(old, new), _by_name(new, old)
     gone = [name for name in before if name not in after]
     come = [name for name in after if name not in before]
+    if old.is_unknown or new.is_unknown:  # which says nothing of other names
+        gone, come = ([name for name in names if name == UNKNOWN] for names in (gone, come))
     named = _Named(prefix, layer)
     for name in [*gone]:
         same = [one for one in come if _meanings(after[one]) == _meanings(before[name])]

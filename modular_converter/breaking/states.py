@@ -64,6 +64,11 @@ class Node:
     size: int = 0
     """The number of its entries."""
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing is known of what it holds."""
+        return bool(self.parts) and all(one.name == UNKNOWN and one.unknown for one in self.parts)
+
 
 class Key(NamedTuple):
     """An entry of a state dict."""

@@ -116,6 +116,8 @@ def test_a_class_without_bounds_is_not_known(
     old, other = facts(tmp_path / "old", body), facts(tmp_path / "new", f"{body}\nself.more = Block()")
     assert "what `*` holds is not known, and it is made otherwise" in messages(old, other)
     assert messages(old, facts(tmp_path / "same", body)) == []
+    plain = facts(tmp_path / "plain", PLAIN)
+    assert messages(plain, old) == messages(old, plain) == ["what `*` holds is not known"]  # and nothing of `proj`
 
 
 SWAPPED = """
