@@ -325,7 +325,9 @@ def _pytest(tree: Path, arguments: Sequence[str], variables: Mapping[str, str]) 
     os.chdir(tree)
     os.environ.update({"PYTHONPATH": str(tree), **variables})
     sys.path.insert(0, str(tree))
-    sys.dont_write_bytecode = "CHOSEN_TESTS" in variables
+    if "CHOSEN_TESTS" in variables:  # of two mutants of one size, the second would run the first's bytecode
+        sys.dont_write_bytecode = True
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # for the processes that tests start
     for name in [name for name in sys.modules if name.partition(".")[0] in OWN]:
         del sys.modules[name]
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115

@@ -192,11 +192,16 @@ def test_the_body_of_a_class_is_no_test_s_own(project):
 
 
 @pytest.mark.slow
-def test_several_are_tried_at_once_with_the_lines_of_processes_and_without_tests_that_fail(project, capfd):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_several_are_tried_with_the_lines_of_processes_and_without_tests_that_fail(
+    project, capfd, monkeypatch, workers
+):
+    """In one tree, none meets the bytecode that a process has written for another of the same size."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     path = project / "modular_converter/started.py"
     found = [mutate_code.mutant_at(place) for place in mutate_code.places(path)]
     with tempfile.TemporaryDirectory() as folder:
-        noticed = mutate_code.tried_at_once(found, ["tests/test_k.py"], 2, pathlib.Path(folder), 20, 60)
+        noticed = mutate_code.tried_at_once(found, ["tests/test_k.py"], workers, pathlib.Path(folder), 20, 60)
     said = capfd.readouterr().out.splitlines()
     assert sorted(one is None for one in noticed) == [False, False, True, True]
     assert {*said} == {
