@@ -17,7 +17,7 @@ from modular_converter.breaking.older import tree_at
 from modular_converter.breaking.signatures import UntoldMethods, is_told
 from modular_converter.check.cache.answers import KeptAnswers
 from modular_converter.check.conversions import find_conversions
-from modular_converter.convert.schedule import Readings, caseless, required_files
+from modular_converter.convert.schedule import Readings, caseless, required_files, words_in_code
 from modular_converter.convert.source.library import Library, Observations
 from modular_converter.files.read import text_of_content
 from modular_converter.findings import UNPARSABLE, ConversionError, Finding
@@ -145,8 +145,10 @@ def edits_since(ref: str, package: str, untold: UntoldMethods) -> Edits:
         if sides[0].text == sides[1].text:
             unread[path] = old
             methods |= {name for _, name in sides[0].bodies} | sides[0].marks
-            differing = (one for one, _ in sides[0].bodies.items() ^ sides[1].bodies.items())
-            callers.update(*(untold.callers(*one) for one in {*differing} if one[0]))
+            words: dict[tuple[str, str], set[str]] = {}
+            for key, body in sides[0].bodies.items() ^ sides[1].bodies.items():
+                words.setdefault(key, set()).update(words_in_code(body))
+            callers.update(*(untold.callers(*key, said) for key, said in words.items() if key[0]))
     places = {path: os.path.join(package, os.path.relpath(path, real)) for path in changed}
     return Edits(
         frozenset(place for path, place in places.items() if path not in unread),

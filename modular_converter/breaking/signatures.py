@@ -13,6 +13,7 @@ from modular_converter.breaking.facts import ModelFacts
 from modular_converter.convert.schedule import caseless, reached, words_in_code
 from modular_converter.convert.source.library import Library
 from modular_converter.model.class_blocks import Members, class_node
+from modular_converter.model.lexer import code_only
 from modular_converter.model.module import Role, Statement
 from modular_converter.model.overriding import only_raises
 
@@ -77,14 +78,19 @@ class UntoldMethods:
             if one.role is Role.CLASS and cls in one.names_bound:
                 yield path, one.text
 
-    def callers(self, cls: str, method: str) -> frozenset[str]:
+    def callers(self, cls: str, method: str, words: Collection[str]) -> frozenset[str]:
         """The modular files whose conversion depends on the body of a method of a class: those with an heir that calls on it,
-        or takes attributes away, and with the classes between.
+        or takes attributes away that it says, and with the classes between.
+
+        Args:
+            words: those of the body before and after an edit.
         """
         calls = re.compile(rf"\.{re.escape(method)}\b")
         names = reached([cls], self._below) - {cls}
         texts = ((name, text) for name in names for _, text in self._texts(name))
-        asking = {name for name, text in texts if calls.search(text) or _takes_away(text)}
+        asking = {
+            name for name, text in texts if calls.search(code_only(text)) or not _taken_away(text).isdisjoint(words)
+        }
         between = (one for one in names if not asking.isdisjoint(reached([one], self._below))) if asking else ()
         return frozenset(path for one in between for path, _ in self._texts(one))
 
@@ -109,7 +115,10 @@ class UntoldMethods:
         return frozenset() if any(is_told(one, self.followed) for one in marks) else marks
 
 
-def _takes_away(text: str) -> bool:
-    """Whether a class takes an attribute or a method away that a parent's method may read."""
+def _taken_away(text: str) -> set[str]:
+    """The attributes and methods that a class takes away, which a parent's method may read."""
     members = Members(class_node(text))
-    return any(members.removals) or any(only_raises(one.node) or any(one.deletions) for one in members.methods)
+    deleted = {one.attr for method in members.methods for one in method.deletions}
+    return deleted.union(
+        (one.id for one in members.removals), (one.name for one in members.methods if only_raises(one.node))
+    )

@@ -85,6 +85,6 @@ class KeptIndexes:
         """Remember those that this process and others have made, and forget the oldest."""
         new = dict(ChainMap(KNOWN.take_made(), *map(dict, made)))
         if new and self._folder:
-            whole = [*{**store.read_values(self._folder, self._name), **new}.items()]
+            whole = [*{**(KNOWN.indexes or {}), **new}.items()]
             store.keep_values(self._folder, self._name, dict(whole[-MOST_INDEXES:]))
         KNOWN.indexes = None
