@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 from modular_converter.parallel.engine.base.settings import refuse_modes
-from modular_converter.parallel.engine.base.watched_code import WatchedCode
-from modular_converter.parallel.engine.base.watched_state import WatchedState
+from modular_converter.parallel.engine.base.watched_state import WatchedCode, WatchedState
 from modular_converter.parallel.torch_switches import TorchSwitches
 
 

@@ -246,7 +246,7 @@ import torch
 import torch.distributed as dist
 from transformers import LlamaConfig, LlamaForCausalLM
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.group import agreed_plan
+from modular_converter.parallel.engine.group import in_process_group
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.proof.judge import relative_error
 
@@ -254,7 +254,7 @@ shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "vo
 torch.manual_seed(0)
 whole = LlamaForCausalLM(LlamaConfig(**shape, num_attention_heads=4, num_key_value_heads=2)).eval()
 dist.init_process_group("gloo")
-rank, found, select = dist.get_rank(), {}, agreed_plan.select_plan
+rank, found, select = dist.get_rank(), {}, in_process_group.select_plan
 head = "plan x\\nrule lm_head colwise_gather_output\\n"
 
 def first_alone(*asked):
@@ -265,12 +265,12 @@ def shapes(model):
     dist.all_gather_object(found, {name: list(p.to_local().shape) for name, p in model.named_parameters()})
     return found
 
-agreed_plan.select_plan = first_alone
+in_process_group.select_plan = first_alone
 sharded = parallelize(copy.deepcopy(whole), device="cpu")
 found["shapes"] = shapes(sharded)
 ids = torch.arange(1, 19).view(2, 9)
 found["error"] = relative_error(sharded(ids).logits, whole(ids).logits)
-agreed_plan.select_plan = lambda *asked: (Plan.parse(head), "a choice of its own", False)
+in_process_group.select_plan = lambda *asked: (Plan.parse(head), "a choice of its own", False)
 found["own"] = shapes(parallelize(copy.deepcopy(whole), device="cpu"))[0]
 if rank == 0:
     print(json.dumps(found), flush=True)

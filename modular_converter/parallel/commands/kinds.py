@@ -207,7 +207,7 @@ def pipeline_derived(
 
     Raises ``PlanError`` with the reason if the model cannot be built, or is not a chain.
     """
-    from modular_converter.parallel.pipeline.derive import pipeline_of_trace
+    from modular_converter.parallel.pipeline.prove import pipeline_of_trace
     from modular_converter.parallel.proof.subject import with_mask
     from modular_converter.parallel.trace.record import record
 

@@ -16,7 +16,7 @@ from modular_converter.parallel.engine.base.preflight import refuse_narrow, refu
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout, Training
 from modular_converter.parallel.tiny.adapters import adapters_of
-from modular_converter.parallel.tiny.named_inputs import inputs_by_name
+from modular_converter.parallel.tiny.arguments import inputs_by_name
 
 
 if TYPE_CHECKING:

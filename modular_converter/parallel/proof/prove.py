@@ -30,10 +30,9 @@ from modular_converter.parallel.solve.derive import Aim, plan_of
 from modular_converter.parallel.solve.flow import Flow
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.solve.hindrances import Hindrance, hindrances
-from modular_converter.parallel.tiny.arguments import optional_arguments
+from modular_converter.parallel.tiny.arguments import inputs_by_name, optional_arguments
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, SEED, Small, Target, build, copy_of, randomise
 from modular_converter.parallel.tiny.fields import other_ratios, wider_heads
-from modular_converter.parallel.tiny.named_inputs import inputs_by_name
 from modular_converter.parallel.tiny.uses import arguments_of_use, untried_branches, uses_of
 from modular_converter.parallel.torch_switches import one_thread
 from modular_converter.parallel.trace.graph import Trace

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
 from modular_converter.parallel.errors import BuildError, PlanError
-from modular_converter.parallel.pipeline.derive import pipeline_of_trace
-from modular_converter.parallel.pipeline.prove import verify_pipeline
+from modular_converter.parallel.pipeline.prove import pipeline_of_trace, verify_pipeline
 from modular_converter.parallel.plans.emit import to_library
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import fitting

@@ -18,9 +18,17 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.tiny.fields import TEXT, integer, sub, token
-from modular_converter.parallel.tiny.media import audio_layouts, image_layouts
+from modular_converter.parallel.tiny.media import (
+    InputLayout,
+    Request,
+    Values,
+    audio_layouts,
+    floats,
+    image_layouts,
+    other_ids,
+    past,
+)
 from modular_converter.parallel.tiny.model_overrides import SEQUENCE_LENGTHS
-from modular_converter.parallel.tiny.request import InputLayout, Request, Values, floats, other_ids, past
 from modular_converter.parallel.tiny.shrink import BATCH, SEQUENCE
 
 

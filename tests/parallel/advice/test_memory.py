@@ -28,8 +28,7 @@ from modular_converter.parallel.costs import CountRequest, inputs_of
 from modular_converter.parallel.errors import AdviceError, PlanError
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.modules import recompute_layers
-from modular_converter.parallel.pipeline.derive import derive_pipelines
-from modular_converter.parallel.pipeline.prove import cuts_of
+from modular_converter.parallel.pipeline.prove import cuts_of, derive_pipelines
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.schedule.orders import SCHEDULES

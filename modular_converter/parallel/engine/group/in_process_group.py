@@ -1,16 +1,19 @@
 """``parallelize`` inside ``torchrun``: this process keeps its share of the model, and can train it.
 
-All processes call it with the same model. It replaces the parameters, so an optimizer must be made afterwards.
+All processes call it with the same model, which they compare, and the first one decides about the plan. It replaces the parameters, so an optimizer must be made afterwards.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
+import hashlib
 import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -18,7 +21,7 @@ import torch.distributed as dist
 
 from modular_converter.parallel.choice.context_parallel import CONTEXT, ContextParallel, difference_in_parts, in_parts
 from modular_converter.parallel.choice.context_parallel import CURE as WITHOUT_CP
-from modular_converter.parallel.choice.select_plan import kept
+from modular_converter.parallel.choice.select_plan import GivenPlan, given_plan, kept, select_plan
 from modular_converter.parallel.choice.sequence_parallel import (
     CURE,
     SequenceParallel,
@@ -28,25 +31,21 @@ from modular_converter.parallel.choice.sequence_parallel import (
     zone_of,
 )
 from modular_converter.parallel.choice.skeleton import Skeleton, dismantle, kept_types
+from modular_converter.parallel.choice.small_instances import unproven_arguments
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS, Arguments
 from modular_converter.parallel.engine.base.adapted import keep_adapters, path_of_base, state_of_adapters, wrap
 from modular_converter.parallel.engine.base.attention_heads import WholeAttentions
 from modular_converter.parallel.engine.base.dropout import SharedDropout, draw_as_first
 from modular_converter.parallel.engine.base.memory import print_usage, tell
 from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, kept_fit, refusals
+from modular_converter.parallel.engine.base.probe import refuse_difference
 from modular_converter.parallel.engine.base.unproven_arguments import (
     UNPROVEN,
     Unproven,
     refusing_unproven,
 )
 from modular_converter.parallel.engine.checkpoint.model_files import is_folder
-from modular_converter.parallel.engine.group.agreed_plan import (
-    agreed_plan,
-    agreed_unproven,
-    refuse_difference_in_group,
-    refuse_other_weights,
-)
-from modular_converter.parallel.engine.group.gradients import refuse_wrapped
+from modular_converter.parallel.engine.group.gradients import WHOLE_BEFORE, refuse_wrapped
 from modular_converter.parallel.engine.group.held_weights import (
     hide_shares,
     hide_sizes,
@@ -64,8 +63,18 @@ from modular_converter.parallel.engine.group.process_grid import (
     refuse_options,
     spread_over_data,
 )
-from modular_converter.parallel.engine.group.same_calls import called_by_all, from_first_process, refuse_other_options
-from modular_converter.parallel.engine.group.same_settings import SameSettings, compared_call, with_new_parts
+from modular_converter.parallel.engine.group.same_calls import (
+    called_by_all,
+    everywhere,
+    from_first_process,
+    refuse_other_options,
+)
+from modular_converter.parallel.engine.group.same_settings import (
+    SameSettings,
+    compared_call,
+    settings_of_modules,
+    with_new_parts,
+)
 from modular_converter.parallel.engine.group.sharded_model import (
     Sharded,
     of_same_type,
@@ -75,19 +84,19 @@ from modular_converter.parallel.engine.group.sharded_model import (
 from modular_converter.parallel.engine.group.share_tensors import IN_COMPILED
 from modular_converter.parallel.engine.group.spread import mark_parts, spread_of
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
+from modular_converter.parallel.engine.group.training_checkpoint import (
+    LoadedState,
+    made_by_first,
+    other_arguments,
+    whole_tensors,
+)
 from modular_converter.parallel.engine.group.weight_sources import (
     BlankSource,
     FolderSource,
     WeightSource,
     same_checkpoint,
 )
-from modular_converter.parallel.engine.group.whole_state import (
-    LoadedState,
-    made_by_first,
-    other_arguments,
-    whole_tensors,
-)
-from modular_converter.parallel.errors import MAKE_WHOLE, ApplyError
+from modular_converter.parallel.errors import MAKE_WHOLE, ApplyError, PlanError, one_line
 from modular_converter.parallel.inference.generation import (
     GENERATE_BATCH,
     MANAGERS,
@@ -100,11 +109,110 @@ from modular_converter.parallel.inference.generation import (
 )
 from modular_converter.parallel.inference.plain_forwards import DirectGroup, make_inference
 from modular_converter.parallel.plans.plan import Plan
-from modular_converter.parallel.plans.resolve import resolve
+from modular_converter.parallel.plans.resolve import fitting, resolve
+from modular_converter.parallel.proof.judge import HALF_TYPES
 from modular_converter.parallel.shard.apply import Applied
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.shard.forwards import check_ids, never_traced
 from modular_converter.parallel.torch_private import as_root
+
+
+logger = logging.getLogger(__name__)
+# Entries of each weight that are compared between processes.
+_PROBES = 256
+
+
+def agreed_plan(
+    model: torch.nn.Module, given: GivenPlan | None, group: ProcessGroup, ranks: int, experts: bool = False
+) -> tuple[Plan, str]:
+    """The plan that the first process selects, and its origin. All processes must call it.
+
+    Args:
+        group: all processes.
+        ranks: the number of shares; for 1 the plan is empty.
+        experts: divide only the experts.
+
+    Raises ``ApplyError`` on all processes if they were given different plans, or the first process finds none.
+    """
+    texts = everywhere(_text_of(given, type(model).__name__), group)
+    other = next((rank for rank, text in enumerate(texts) if text != texts[0]), None)
+    if other is not None:
+        raise ApplyError(f"process {other} was given another plan= than process 0: give the same plan everywhere")
+    if ranks == 1 and given is None:
+        return Plan(type(model).__name__), "one process holds each layer"
+
+    def chosen() -> tuple[str, str]:
+        plan, origin, _ = select_plan(model, given, ranks, experts)
+        return str(plan), origin
+
+    text, origin = from_first_process(chosen, group)
+    plan = Plan.parse(text)
+    digests = everywhere(hashlib.sha256(f"{ranks}\n{plan}".encode()).hexdigest(), group)
+    if len(set(digests)) > 1:
+        raise ApplyError("the processes parse the plan differently: use the same version of this package everywhere")
+    return plan, origin
+
+
+def agreed_unproven(model: torch.nn.Module, given: GivenPlan | None, group: ProcessGroup) -> frozenset[str]:
+    """The arguments of the forward in no run of the first process's proof; empty for a given plan."""
+
+    return from_first_process(lambda: frozenset(() if given is not None else unproven_arguments(model)), group)
+
+
+def refuse_difference_in_group(model: Any, plan: Plan, source: WeightSource, everyone: ProcessGroup) -> None:
+    """Raise ``ApplyError`` on all processes if one layer of each kind gives other numbers when it is sharded."""
+    probe = source.probe(model, plan)
+    if isinstance(probe, str):
+        logger.info("%s is not tried before it is sharded: %s", type(model).__name__, probe)
+        return
+    short: Any = copy.deepcopy(probe.model).eval()
+
+    def run(inputs: dict[str, Any]) -> Any:
+        moved = {name: v.to(source.place) if isinstance(v, torch.Tensor) else v for name, v in inputs.items()}
+        with torch.no_grad():
+            return short.forward(**moved)
+
+    try:
+        source.apply_plan(short, fitting(plan, short))
+        half = any(p.dtype in HALF_TYPES for p in model.parameters())
+        said = probe.difference(run, half)
+    except Exception as error:  # a wrong plan can cause any error in a model's own code
+        said = one_line(error, 200)
+    said = next(filter(None, everywhere(said, everyone)), "")
+    refuse_difference(said, "when it is sharded", probe.draws)
+
+
+def refuse_other_weights(model: Any, group: ProcessGroup, place: torch.device) -> None:
+    """Raise ``ApplyError`` on all processes if one has other weights: shares would be of different models."""
+    shapes = [(name, str(tuple(p.shape))) for name, p in model.named_parameters()]
+    known = everywhere(shapes + settings_of_modules(model), group)
+    for rank, names in enumerate(known):
+        if names != known[0]:
+            first = next(one or other for one, other in zip_longest(names, known[0]) if one != other)
+            raise ApplyError(
+                f"process {rank} has another model than process 0, from {' '.join(first)} on: build the same model"
+            )
+    read = {name: p.detach() for name, p in model.named_parameters() if not p.is_meta}  # files are compared elsewhere
+    sums = [p.reshape(-1)[:: max(1, p.numel() // _PROBES)].double().sum() for p in read.values()]
+    own = torch.stack([one.cpu() for one in sums]) if sums else torch.zeros(1, dtype=torch.float64)
+    shares = group.all_gather(own.to(place))
+    names = list(read)
+    for rank, other in enumerate(shares):
+        differs = ~torch.isclose(other, shares[0], rtol=0.0, atol=0.0, equal_nan=True)
+        if bool(differs.any()):
+            raise ApplyError(
+                f"{names[int(differs.nonzero()[0])]} has other values on process {rank} than on process 0: load the "
+                "same checkpoint everywhere, or call torch.manual_seed with the same number before the model is made"
+            )
+    for one in model.parameters():
+        vars(one)[WHOLE_BEFORE] = True
+
+
+def _text_of(given: GivenPlan | None, name: str) -> str:
+    try:
+        return "" if given is None else str(given_plan(given, name))
+    except PlanError as error:
+        return f"unreadable: {error}"
 
 
 _NEEDS_GRADIENTS = "this model has its form for inference; leave inference= and compile= out to train it"

@@ -30,9 +30,9 @@ from modular_converter.parallel.engine.group.same_calls import CallsOfAll, diges
 from modular_converter.parallel.errors import ApplyError, BuildError, PlanError, one_line
 from modular_converter.parallel.modules import is_of_library, is_plain
 from modular_converter.parallel.proof.prove import small_copy
+from modular_converter.parallel.tiny.arguments import inputs_by_name
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, Small, copy_of
 from modular_converter.parallel.tiny.inputs import examples_of
-from modular_converter.parallel.tiny.named_inputs import inputs_by_name
 from modular_converter.parallel.torch_private import current_graph_task_id, pytree
 from modular_converter.parallel.trace.record import forward_names
 from modular_converter.parallel.trace.unchanged import same_attributes

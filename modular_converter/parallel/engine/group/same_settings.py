@@ -27,7 +27,6 @@ from modular_converter.parallel.engine.base.settings import (
     settings_of,
 )
 from modular_converter.parallel.engine.base.weights_there import stored_there
-from modular_converter.parallel.engine.group.cache_shares import CacheShares
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken, keeps_gathered
 from modular_converter.parallel.engine.group.parts_of_batch import PartsOfBatch
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid, refuse_sparse, refuse_tables
@@ -40,7 +39,7 @@ from modular_converter.parallel.engine.group.same_calls import (
     meet,
     together,
 )
-from modular_converter.parallel.engine.group.share_tensors import note_writes
+from modular_converter.parallel.engine.group.share_tensors import CacheShares, note_writes
 from modular_converter.parallel.engine.group.spread import (
     free_gathered,
     gathered_weights,

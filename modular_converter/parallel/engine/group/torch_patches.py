@@ -3,6 +3,9 @@
 All of them are here, with the models that use them: the first model puts them in, and the end of the last one (``unshard``,
 or no reference to it) takes them out. Other libraries may wrap the same functions before and after: each function knows
 by its own record, never by an attribute that a wrapper copies, whether it is in place.
+
+A tensor of the caller's own in an operation with weights that processes share out must be the same on all, as one device
+has one: each process computes with its own.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import contextlib
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +22,7 @@ import torch.distributed as dist
 import torch.nn.utils.clip_grad
 import torch.nn.utils.parametrize
 from torch.autograd.graph import increment_version
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -33,9 +37,8 @@ from modular_converter.parallel.engine.group.gradients import (
 from modular_converter.parallel.engine.group.kept_gathered import note_data
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
 from modular_converter.parallel.engine.group.other_stages import note_step, without_other_stages
-from modular_converter.parallel.engine.group.plain_tensors import meet_with, plain_among
 from modular_converter.parallel.engine.group.process_grid import mean_over
-from modular_converter.parallel.engine.group.same_calls import meet_of, refused_here, together
+from modular_converter.parallel.engine.group.same_calls import digest_of, meet_of, refused_here, together
 from modular_converter.parallel.engine.group.share_tensors import DRAWN, ShareTensor
 from modular_converter.parallel.engine.group.spread import weights_of_units
 from modular_converter.parallel.engine.group.views_of_weights import (
@@ -56,6 +59,32 @@ from modular_converter.parallel.torch_private import (
     pytree,
 )
 from modular_converter.parallel.trace.record import written_by
+
+
+def plain_among(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[torch.Tensor]:
+    """The tensors of more than one number that are no DTensors; torch takes one number for that of all processes."""
+    for one in (*args, *kwargs.values()):
+        for tensor in one if isinstance(one, (list, tuple)) else (one,):
+            if isinstance(tensor, torch.Tensor) and not isinstance(tensor, DTensor) and tensor.numel() != 1:
+                yield tensor
+
+
+def meet_with(operation: Any, plain: Sequence[torch.Tensor], written: Sequence[Any], mesh: DeviceMesh) -> None:
+    """Wait until all processes of a mesh compute an operation of DTensors with these tensors.
+
+    Raises ``ApplyError`` for tensors that are not the same on all, that get a gradient, or that the operation writes to.
+    """
+    if any(one.requires_grad or any(one is other for other in written) for one in plain):
+        raise refused_here(
+            f"{operation} of a weight or gradient that processes share out, and of a tensor of your own that gets a gradient or "
+            "is written: take the whole weight, weight.full_tensor()"
+        )
+    about = ", ".join(f"{list(one.shape)} ({digest_of(one)[:12]})" for one in plain)
+    meet_of(
+        f"code that computes {operation} of a weight or gradient that processes share out and of its own tensor {about}, which "
+        "must be the same on all (else take weight.full_tensor())",
+        mesh.mesh.flatten().tolist(),
+    )
 
 
 _NUMBER = torch.ops.aten._local_scalar_dense.default

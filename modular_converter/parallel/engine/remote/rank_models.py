@@ -24,8 +24,7 @@ from modular_converter.parallel.engine.base.settings import (
     changed_since,
     settings_of,
 )
-from modular_converter.parallel.engine.base.watched_code import CodeFacts, take_over
-from modular_converter.parallel.engine.base.watched_state import StateChange, WatchedState
+from modular_converter.parallel.engine.base.watched_state import CodeFacts, StateChange, WatchedState, take_over
 from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, read_share
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole

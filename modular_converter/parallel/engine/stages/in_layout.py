@@ -16,10 +16,9 @@ from modular_converter.parallel.engine.base.attention_heads import wants_attenti
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven, refuse_unproven
 from modular_converter.parallel.engine.checkpoint.model_files import is_folder, saves_as_library
-from modular_converter.parallel.engine.group.agreed_plan import agreed_unproven
 from modular_converter.parallel.engine.group.gradients import refuse_wrapped
 from modular_converter.parallel.engine.group.held_weights import hold_weights
-from modular_converter.parallel.engine.group.in_process_group import opened, plan_and_skeleton
+from modular_converter.parallel.engine.group.in_process_group import agreed_unproven, opened, plan_and_skeleton
 from modular_converter.parallel.engine.group.kept_gathered import layers_entered
 from modular_converter.parallel.engine.group.process_grid import (
     ProcessGrid,
@@ -31,9 +30,8 @@ from modular_converter.parallel.engine.group.process_grid import (
 )
 from modular_converter.parallel.engine.group.same_calls import called_by_all, everywhere, refuse_other_options
 from modular_converter.parallel.engine.group.spread import Spread, each_once, gathering, mark_parts
-from modular_converter.parallel.engine.group.training_checkpoint import InLayout
+from modular_converter.parallel.engine.group.training_checkpoint import InLayout, made_by_first
 from modular_converter.parallel.engine.group.weight_sources import WeightSource
-from modular_converter.parallel.engine.group.whole_state import made_by_first
 from modular_converter.parallel.engine.stages.micro_batches import Batch
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.errors import ApplyError

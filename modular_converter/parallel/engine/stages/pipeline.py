@@ -21,8 +21,8 @@ from modular_converter.parallel.choice.skeleton import Guesses, on_meta, tried_w
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
 from modular_converter.parallel.engine.base.preflight import refuse_narrow
 from modular_converter.parallel.engine.base.settings import settings_of
-from modular_converter.parallel.engine.group.agreed_plan import refuse_other_weights
 from modular_converter.parallel.engine.group.gradients import norm_of, refuse_other_type, scale_gradients
+from modular_converter.parallel.engine.group.in_process_group import refuse_other_weights
 from modular_converter.parallel.engine.group.other_stages import of_other_stage
 from modular_converter.parallel.engine.group.parts_of_batch import WrittenBuffers
 from modular_converter.parallel.engine.group.process_grid import join_group
@@ -44,6 +44,9 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     ONE_PART,
     WHOLE_BATCH,
     Batch,
+    Loss,
+    LossOfRows,
+    NextPart,
     RowDimensions,
     batch_of,
     main_input,
@@ -51,9 +54,9 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     refuse_mixed_examples,
     refuse_unequal_labels,
     refuse_what_a_step_lacks,
+    row_of,
     what_counts,
 )
-from modular_converter.parallel.engine.stages.own_loss import Loss, LossOfRows, NextPart, row_of
 from modular_converter.parallel.engine.stages.scheduled_stage import (
     ActionClock,
     ClockedStage,
@@ -76,9 +79,9 @@ from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup, under_transforms
+from modular_converter.parallel.tiny.arguments import inputs_by_name
 from modular_converter.parallel.tiny.build import Small
 from modular_converter.parallel.tiny.inputs import examples_of, remember_examples
-from modular_converter.parallel.tiny.named_inputs import inputs_by_name
 from modular_converter.parallel.torch_private import default_store
 from modular_converter.parallel.torch_switches import TorchSwitches
 from modular_converter.parallel.trace.record import bound_arguments, forward_names

@@ -9,7 +9,7 @@ import torch
 
 
 transformers = pytest.importorskip("transformers")
-from modular_converter.parallel.engine.group.cache_shares import CacheShare, CacheShares  # noqa: E402
+from modular_converter.parallel.engine.group.share_tensors import CacheShare, CacheShares  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 
 

@@ -8,7 +8,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
 from modular_converter.parallel import parallelize
-from modular_converter.parallel.engine.group import agreed_plan
+from modular_converter.parallel.engine.group import in_process_group
 from modular_converter.parallel.engine.group.spread import Spread
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
@@ -102,15 +102,19 @@ def test_adapters_are_saved_as_peft_saves_them(tmp_path):
 
 def test_several_shares_need_a_plan_with_rules(monkeypatch):
     chosen = Plan.parse("plan x\nrule 0 colwise\n")
-    monkeypatch.setattr(agreed_plan, "select_plan", lambda *given: (chosen, "chosen", None))
-    found = [agreed_plan.agreed_plan(net(), None, ProcessGroup(None), ranks) for ranks in (1, 2)]
+    monkeypatch.setattr(in_process_group, "select_plan", lambda *given: (chosen, "chosen", None))
+    found = [in_process_group.agreed_plan(net(), None, ProcessGroup(None), ranks) for ranks in (1, 2)]
     assert found == [(Plan("Sequential"), "one process holds each layer"), (chosen, "chosen")]
 
 
 def test_processes_that_parse_a_plan_differently_are_told(monkeypatch):
-    monkeypatch.setattr(agreed_plan, "everywhere", lambda said, group: [said, said if "plan" in said else "other"])
+    monkeypatch.setattr(
+        in_process_group, "everywhere", lambda said, group: [said, said if "plan" in said else "other"]
+    )
     with pytest.raises(ApplyError, match="use the same version of this package everywhere"):
-        agreed_plan.agreed_plan(net(), Plan.parse("plan x\nrule 0 colwise\nrule 2 rowwise\n"), ProcessGroup(None), 2)
+        in_process_group.agreed_plan(
+            net(), Plan.parse("plan x\nrule 0 colwise\nrule 2 rowwise\n"), ProcessGroup(None), 2
+        )
 
 
 def test_a_state_of_an_optimizer_that_is_not_of_the_weights_shape_is_not_saved(tmp_path):

@@ -19,9 +19,8 @@ from modular_converter.parallel.engine.stages.shared_weights import SharedWeight
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.pipeline.chain import spans
-from modular_converter.parallel.pipeline.derive import pipeline_of_trace
 from modular_converter.parallel.pipeline.flow import flow_of
-from modular_converter.parallel.pipeline.prove import verify_pipeline
+from modular_converter.parallel.pipeline.prove import pipeline_of_trace, verify_pipeline
 from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
 from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import Resolution
