@@ -116,7 +116,6 @@ FLOORS = {
         "write_rules",
         "derive",
         "cost",
-        "experts",
     ),
     "modular_converter.parallel.engine": (
         "__init__",

@@ -40,8 +40,7 @@ from modular_converter.parallel.proof.prove import Derived, Instance, derive_mod
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.shard.shares import largest_share, without_units
-from modular_converter.parallel.solve.derive import Aim, from_library, plan_of
-from modular_converter.parallel.solve.experts import derive_experts
+from modular_converter.parallel.solve.derive import Aim, derive_experts, from_library, plan_of
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.layout import Enters

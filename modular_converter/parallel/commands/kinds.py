@@ -185,7 +185,7 @@ def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", ne
     Raises ``PlanError`` if the model cannot be built, or if a plan is ``needed`` and no experts can be sharded.
     """
     from modular_converter.parallel.proof.prove import Derived, Instance
-    from modular_converter.parallel.solve.experts import derive_experts
+    from modular_converter.parallel.solve.derive import derive_experts
     from modular_converter.parallel.trace.record import record
 
     target, small = _built(model, settings, head)

@@ -187,7 +187,7 @@ def deviation(got: list[Any], want: list[Any]) -> float:
 
     In half precision, single entries may differ by much of a small scale, so the norm of the difference counts.
     """
-    from modular_converter.parallel.engine.base.probe import norm_error
+    from modular_converter.parallel.engine.base.trials_of_model import norm_error
     from modular_converter.parallel.proof.judge import HALF_TYPES, relative_error
 
     if len(got) != len(want):

@@ -23,7 +23,7 @@ from modular_converter.parallel.pipeline.flow import flow_of, layer_paths, layer
 from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
 from modular_converter.parallel.plans.resolve import names_of_tied
-from modular_converter.parallel.proof.compare import reference, run_model
+from modular_converter.parallel.proof.compare import Subject, reference, run_model
 from modular_converter.parallel.proof.judge import (
     PADDING,
     WITH_GRADIENTS,
@@ -33,7 +33,6 @@ from modular_converter.parallel.proof.judge import (
     judge,
     refused,
 )
-from modular_converter.parallel.proof.precision import Subject
 from modular_converter.parallel.proof.prove import small_copy
 from modular_converter.parallel.proof.subject import scope_of, with_mask
 from modular_converter.parallel.tiny.build import copy_of, seed_cpu

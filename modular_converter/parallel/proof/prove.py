@@ -20,9 +20,9 @@ import torch
 from modular_converter.parallel.errors import BuildError, PlanError, TraceError, one_line
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed
+from modular_converter.parallel.proof.compare import Subject, finer_outputs, in_fitting_precision, outputs_alone
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_ranks import RankPool, Task, check_on_threads
-from modular_converter.parallel.proof.precision import Subject, finer_outputs, in_fitting_precision, outputs_alone
 from modular_converter.parallel.proof.subject import subject_of
 from modular_converter.parallel.solve.choose import choose
 from modular_converter.parallel.solve.cost import plan_within

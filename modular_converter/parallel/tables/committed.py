@@ -18,8 +18,7 @@ from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.on_ranks import check_on_threads
 from modular_converter.parallel.proof.prove import Derived, prove
 from modular_converter.parallel.proof.subject import subject_of, with_mask
-from modular_converter.parallel.solve.derive import from_library
-from modular_converter.parallel.solve.experts import derive_experts
+from modular_converter.parallel.solve.derive import derive_experts, from_library
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.tiny.target import model_classes
 from modular_converter.parallel.trace.record import record

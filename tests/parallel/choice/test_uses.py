@@ -11,16 +11,18 @@ pytest.importorskip("transformers")
 from modular_converter.parallel.choice.select_plan import select_plan  # noqa: E402
 from modular_converter.parallel.choice.skeleton import skeleton_of  # noqa: E402
 from modular_converter.parallel.choice.small_instances import unproven_arguments  # noqa: E402
-from modular_converter.parallel.engine.base.unproven_arguments import (  # noqa: E402
+from modular_converter.parallel.engine.base.trials_of_model import (  # noqa: E402
     UNPROVEN,
     Unproven,
     refusing_unproven,
 )
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.compare import run_model  # noqa: E402
+from modular_converter.parallel.proof.compare import (
+    Subject,  # noqa: E402
+    run_model,  # noqa: E402
+)
 from modular_converter.parallel.proof.on_ranks import check_on_threads  # noqa: E402
-from modular_converter.parallel.proof.precision import Subject  # noqa: E402
 from modular_converter.parallel.proof.prove import refusal, variants_in_use  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from modular_converter.parallel.tiny.uses import uses_of  # noqa: E402

@@ -8,8 +8,8 @@ from transformers import MixtralConfig
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssConfig, GptOssExperts
 from transformers.models.mixtral.modeling_mixtral import MixtralExperts
 
-from modular_converter.parallel.inference import experts
-from modular_converter.parallel.inference.experts import combined, fuse_experts
+from modular_converter.parallel.inference import fused as experts
+from modular_converter.parallel.inference.fused import combined, fuse_experts
 from modular_converter.parallel.shard.forwards import swap_forward
 
 

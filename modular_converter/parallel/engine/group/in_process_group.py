@@ -38,10 +38,10 @@ from modular_converter.parallel.engine.base.attention_heads import WholeAttentio
 from modular_converter.parallel.engine.base.dropout import SharedDropout, draw_as_first
 from modular_converter.parallel.engine.base.memory import print_usage, tell
 from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, kept_fit, refusals
-from modular_converter.parallel.engine.base.probe import refuse_difference
-from modular_converter.parallel.engine.base.unproven_arguments import (
+from modular_converter.parallel.engine.base.trials_of_model import (
     UNPROVEN,
     Unproven,
+    refuse_difference,
     refusing_unproven,
 )
 from modular_converter.parallel.engine.checkpoint.model_files import is_folder
@@ -255,7 +255,6 @@ def no_training() -> dict[str, Callable[..., Any]]:
     return found | {"train": train}
 
 
-logger = logging.getLogger(__name__)
 _LOADED = (
     "{name} would change this process's share alone; take load_full_state_dict(state), also with strict=False, which all "
     "processes must call"

@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 from modular_converter.parallel.engine.base.adapted import let_go, refuse_saving_adapters
 from modular_converter.parallel.engine.base.attention_heads import wants_attentions
 from modular_converter.parallel.engine.base.memory import MemoryFigures, usage, without_devices
-from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN
+from modular_converter.parallel.engine.base.trials_of_model import UNPROVEN
 from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names, saves_as_library
 from modular_converter.parallel.engine.group.gradients import WHOLE_BEFORE, norm_of, refuse_other_type, scale_gradients
 from modular_converter.parallel.engine.group.held_weights import release, show_sizes

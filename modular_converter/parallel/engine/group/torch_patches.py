@@ -36,10 +36,9 @@ from modular_converter.parallel.engine.group.gradients import (
 )
 from modular_converter.parallel.engine.group.kept_gathered import note_data
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
-from modular_converter.parallel.engine.group.other_stages import note_step, without_other_stages
 from modular_converter.parallel.engine.group.process_grid import mean_over
 from modular_converter.parallel.engine.group.same_calls import digest_of, meet_of, refused_here, together
-from modular_converter.parallel.engine.group.share_tensors import DRAWN, ShareTensor
+from modular_converter.parallel.engine.group.share_tensors import DRAWN, ShareTensor, note_step, without_other_stages
 from modular_converter.parallel.engine.group.spread import weights_of_units
 from modular_converter.parallel.engine.group.views_of_weights import (
     CopiedView,

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from modular_converter.parallel.choice.skeleton import kept_types
 from modular_converter.parallel.choice.trials import kinds_of, one_of_each_kind
 from modular_converter.parallel.engine.arguments import Arguments
-from modular_converter.parallel.engine.base.probe import Probe, probe_of
+from modular_converter.parallel.engine.base.trials_of_model import Probe, probe_of
 from modular_converter.parallel.engine.checkpoint.model_files import Checkpoint, open_checkpoint, replace_parameters
 from modular_converter.parallel.engine.checkpoint.reader import Reader, read_share
 from modular_converter.parallel.engine.group.same_calls import everywhere, from_first_process

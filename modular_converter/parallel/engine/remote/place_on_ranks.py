@@ -40,8 +40,14 @@ from modular_converter.parallel.choice.small_instances import (
 from modular_converter.parallel.engine.arguments import LOST_WEIGHTS, Arguments, check_start
 from modular_converter.parallel.engine.base.memory import print_usage, tell
 from modular_converter.parallel.engine.base.preflight import check_fit, check_home, check_text, devices_for, kept_fit
-from modular_converter.parallel.engine.base.probe import Probe, probe_of, probe_with, refuse_difference
-from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven
+from modular_converter.parallel.engine.base.trials_of_model import (
+    UNPROVEN,
+    Probe,
+    Unproven,
+    probe_of,
+    probe_with,
+    refuse_difference,
+)
 from modular_converter.parallel.engine.base.watched_state import WatchedCode
 from modular_converter.parallel.engine.checkpoint.model_files import (
     Checkpoint,

@@ -14,7 +14,7 @@ from modular_converter.parallel.choice.skeleton import Skeleton, kept_types
 from modular_converter.parallel.engine.arguments import Arguments
 from modular_converter.parallel.engine.base.attention_heads import wants_attentions
 from modular_converter.parallel.engine.base.dropout import SharedDropout
-from modular_converter.parallel.engine.base.unproven_arguments import UNPROVEN, Unproven, refuse_unproven
+from modular_converter.parallel.engine.base.trials_of_model import UNPROVEN, Unproven, refuse_unproven
 from modular_converter.parallel.engine.checkpoint.model_files import is_folder, saves_as_library
 from modular_converter.parallel.engine.group.gradients import refuse_wrapped
 from modular_converter.parallel.engine.group.held_weights import hold_weights

@@ -23,7 +23,6 @@ from modular_converter.parallel.engine.base.preflight import refuse_narrow
 from modular_converter.parallel.engine.base.settings import settings_of
 from modular_converter.parallel.engine.group.gradients import norm_of, refuse_other_type, scale_gradients
 from modular_converter.parallel.engine.group.in_process_group import refuse_other_weights
-from modular_converter.parallel.engine.group.other_stages import of_other_stage
 from modular_converter.parallel.engine.group.parts_of_batch import WrittenBuffers
 from modular_converter.parallel.engine.group.process_grid import join_group
 from modular_converter.parallel.engine.group.same_calls import (
@@ -35,6 +34,7 @@ from modular_converter.parallel.engine.group.same_calls import (
     together,
 )
 from modular_converter.parallel.engine.group.same_settings import known_settings, settings_since
+from modular_converter.parallel.engine.group.share_tensors import of_other_stage
 from modular_converter.parallel.engine.group.spread import Spread
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
 from modular_converter.parallel.engine.group.training_checkpoint import Checkpoints, Trained, saved_buffers

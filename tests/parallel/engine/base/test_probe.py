@@ -7,7 +7,11 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration  # noqa: E402
 
-from modular_converter.parallel.engine.base.probe import norm_error, probe_of, refuse_difference  # noqa: E402
+from modular_converter.parallel.engine.base.trials_of_model import (  # noqa: E402
+    norm_error,
+    probe_of,
+    refuse_difference,
+)
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from tests.parallel.deceptive import DeceptiveConfig, Stack  # noqa: E402
 

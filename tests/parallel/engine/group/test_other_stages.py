@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from modular_converter.parallel.engine.group.other_stages import of_other_stage, without_other_stages
+from modular_converter.parallel.engine.group.share_tensors import of_other_stage, without_other_stages
 from modular_converter.parallel.errors import ApplyError
 
 

@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.choice import select_plan as choice  # noqa: E402
 from modular_converter.parallel.choice.trials import kinds_of, one_of_each_kind  # noqa: E402
-from modular_converter.parallel.engine.base.probe import probe_of  # noqa: E402
+from modular_converter.parallel.engine.base.trials_of_model import probe_of  # noqa: E402
 from modular_converter.parallel.engine.remote import place_on_ranks  # noqa: E402
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
