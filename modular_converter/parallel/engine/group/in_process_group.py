@@ -37,7 +37,7 @@ from modular_converter.parallel.engine.base.adapted import keep_adapters, path_o
 from modular_converter.parallel.engine.base.attention_heads import WholeAttentions
 from modular_converter.parallel.engine.base.dropout import SharedDropout, draw_as_first
 from modular_converter.parallel.engine.base.memory import print_usage, tell
-from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, kept_fit, refusals
+from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, kept_fit, refusals, refuse
 from modular_converter.parallel.engine.base.trials_of_model import (
     UNPROVEN,
     Unproven,
@@ -243,16 +243,13 @@ def without_gradients(own: Callable[..., Any], compile: bool) -> Callable[..., A
 def no_training() -> dict[str, Callable[..., Any]]:
     """Replacements that refuse training: methods that need gradients or roles, and ``train`` except from ``eval``."""
 
-    def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise ApplyError(_NEEDS_GRADIENTS)
-
     def train(self: Any, mode: bool = True) -> Any:
         if mode:
             raise ApplyError(_NEEDS_GRADIENTS)
         return self
 
-    found: dict[str, Callable[..., Any]] = dict.fromkeys(_TRAINING, refused)
-    return found | {"train": train}
+    refused = functools.partial(refuse, ApplyError, _NEEDS_GRADIENTS)
+    return {**dict.fromkeys(_TRAINING, refused), "train": train}
 
 
 _LOADED = (
@@ -455,8 +452,7 @@ def _batches_in_step(own: type[Any], grid: ProcessGrid) -> Callable[..., Any]:
 class AdaptedShare:
     """The methods that the wrapper has in addition to its own; all processes must call them."""
 
-    def get_base_model(self) -> Any:
-        return super().get_base_model()  # type: ignore[misc]
+    get_base_model: Callable[[], Any]
 
     def _prefix(self) -> str:
         return f"{path_of_base(self, self.get_base_model())}."  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from torch.distributed.tensor import DTensor
 from modular_converter.parallel.engine.group.gradients import WHOLE_BEFORE, check_shards, check_wrapped_optimizer
 from modular_converter.parallel.engine.group.kept_gathered import close_gathered, refuse_broken
 from modular_converter.parallel.engine.group.same_calls import meet_of
-from modular_converter.parallel.engine.group.share_tensors import ShareTensor, as_plain, mark
+from modular_converter.parallel.engine.group.share_tensors import ShareTensor, as_plain, mark, marked_classes
 from modular_converter.parallel.engine.group.spread import Spread, gathered_weights, models_of
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.torch_private import TorchDispatchMode, disabled_torch_function, pytree
@@ -154,18 +154,7 @@ class _OfDTensor:
     device_mesh = "of a trial"  # which parts lists as that of a DTensor does
 
 
-class _PlainOfDTensor(_OfDTensor, torch.Tensor):
-    __slots__ = ()
-
-
-class _ParameterOfDTensor(_OfDTensor, torch.nn.Parameter):
-    __slots__ = ()
-
-
-_OF_DTENSORS: dict[type[Any], type[Any]] = {
-    torch.Tensor: _PlainOfDTensor,
-    torch.nn.Parameter: _ParameterOfDTensor,
-}
+_OF_DTENSORS = marked_classes(_OfDTensor, torch.Tensor, torch.nn.Parameter)
 
 
 class _Copies:

@@ -19,7 +19,7 @@ from modular_converter.parallel.choice.skeleton import (
 )
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
 from modular_converter.parallel.engine.remote.caller_state import apply_difference
-from modular_converter.parallel.engine.remote.remote_values import Stays, StoredTensor, with_marks
+from modular_converter.parallel.engine.remote.remote_values import OnlyThere, StoredTensor, with_marks
 from modular_converter.parallel.engine.remote.same_answers import WholeFacts, answer_facts
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
@@ -124,7 +124,7 @@ class Loaded:
             value = with_marks(value, StoredTensor(one.path, one.name, (), call))
             decided = any(isinstance(one, (int, float, str, complex)) for one in leaves_in(value))  # maybe by a share
             if decided and self._depends_on_share(one, called, group):
-                value = Stays(one.where, "number of each rank's own")
+                value = OnlyThere(one.where, "number of each rank's own")
         return replace(one, old=None, value=value)
 
     def _depends_on_share(self, one: StateChange, called: Called, group: Group) -> bool:

@@ -331,7 +331,7 @@ def _placed(model: torch.nn.Module, plan: Plan, session: Session, kept: Any) -> 
     ]  # the hand-over empties these aliases, not the model's own tensors
     placement = place(session, skeleton, borrowed, plan, split, False, False)
     placement.lent = {item.name: number for number, item in enumerate(skeleton.items) if item.parameter}
-    placement.on_trial()
+    placement.send("trial", placement.number)
     placement.match_switches()
     return placement
 

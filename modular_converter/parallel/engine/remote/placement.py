@@ -225,10 +225,10 @@ class Placement:
             message = ("method", self.number, held, method, args, kwargs, self._name())
             return self._ask(message, resolve=self._handle)[0]
 
-    def send(self, *message: Any) -> None:
-        """Let the ranks take over what has changed in this process."""
+    def send(self, *message: Any) -> list[Any]:
+        """The answers of all ranks to a message, such as one with what has changed in this process."""
         with self.session.lock:
-            self._ask(message)
+            return self._ask(message)
 
     def match_switches(self) -> None:
         """Send torch's settings of this process if the ranks have others, such as those of a call of another model."""
@@ -240,8 +240,7 @@ class Placement:
 
     def stored(self, one: StoredTensor) -> torch.Tensor:
         """The tensor that the last call has stored on a module of the ranks; raises ``ApplyError`` if it is a share."""
-        with self.session.lock:
-            found: torch.Tensor = self._ask(("stored", self.number, one))[0]
+        found: torch.Tensor = self.send("stored", self.number, one)[0]
         return found
 
     def divides(self, path: str) -> bool:
@@ -249,17 +248,10 @@ class Placement:
         names = (self.skeleton.items[n].name for n, piece in self.pieces.items() if piece.dim >= 0)
         return any(name.startswith(f"{path}.") for name in names)
 
-    def on_trial(self) -> None:
-        """From now on, answers that differ between the ranks are an ordinary error."""
-        with self.session.lock:
-            self.session.ask(("trial", self.number))
-
     def memory(self) -> dict[str, dict[str, Any]]:
         """The figures of ``memory.usage`` by device."""
-        with self.session.lock:
-            found = self.session.ask(("memory",))
-        names = self.session.devices
-        return {name if name != "cpu" else f"cpu:{n}": value for n, (name, value) in enumerate(zip(names, found))}
+        found = enumerate(zip(self.session.devices, self.send("memory")))
+        return {name if name != "cpu" else f"cpu:{n}": value for n, (name, value) in found}
 
     def whole(self) -> Iterator[tuple[Item, torch.Tensor]]:
         """Each parameter's item, and its whole tensor on the CPU, one after the other."""

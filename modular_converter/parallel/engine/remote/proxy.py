@@ -420,8 +420,7 @@ def _send_settings(model: Any) -> None:
 class AdaptedOnRanks:
     """The methods that the wrapper has in addition to its own."""
 
-    def get_base_model(self) -> Any:
-        return super().get_base_model()  # type: ignore[misc]
+    get_base_model: Callable[[], Any]
 
     def __enter__(self) -> Any:
         self.get_base_model().__enter__()

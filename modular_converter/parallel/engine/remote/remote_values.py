@@ -35,40 +35,27 @@ class StoredTensor:
         return f"{self.path}.{self.name}{keys}" if self.path else f"{self.name}{keys}"
 
 
-@dataclass(frozen=True)
-class Stays:
-    """An object that cannot come back."""
-
-    where: str
-    kind: str
-
-
 class OnlyThere:
     """Stands in the caller's model for an object that the ranks keep."""
 
-    def __init__(self, stays: Stays) -> None:
-        self.__dict__["_stays"] = stays
+    def __init__(self, where: str, kind: str) -> None:
+        self.__dict__.update(_where=where, _kind=kind)
+
+    def _refused(self, *args: Any) -> Any:
+        raise ApplyError(
+            f"{self._where} was stored by a call on the ranks, and a {self._kind} that forward stores does not come back: let "
+            "forward return it"
+        )
+
+    __getitem__ = __len__ = _refused
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise _cannot(self.__dict__["_stays"])
-
-    def __getitem__(self, key: Any) -> Any:
-        raise _cannot(self.__dict__["_stays"])
-
-    def __len__(self) -> int:
-        raise _cannot(self.__dict__["_stays"])
+        self._refused()
 
     def __repr__(self) -> str:
-        return f"<{self.__dict__['_stays'].kind} on the ranks>"
-
-
-def _cannot(stays: Stays) -> ApplyError:
-    return ApplyError(
-        f"{stays.where} was stored by a call on the ranks, and a {stays.kind} that forward stores does not come back: let "
-        "forward return it"
-    )
+        return f"<{self._kind} on the ranks>"
 
 
 def with_marks(value: Any, stored: StoredTensor) -> Any:
@@ -81,15 +68,13 @@ def with_marks(value: Any, stored: StoredTensor) -> Any:
         return type(value)(with_marks(item, replace(stored, keys=(*stored.keys, n))) for n, item in enumerate(value))
     if type(value) is dict and all(map(is_plain, value)):
         return {key: with_marks(item, replace(stored, keys=(*stored.keys, key))) for key, item in value.items()}
-    return Stays(stored.where, type(value).__name__)
+    return OnlyThere(stored.where, type(value).__name__)
 
 
 def without_marks(value: Any, fetch: Callable[[StoredTensor], torch.Tensor]) -> Any:
     """The caller's value for one with marks: tensors that are fetched when they are read."""
     if isinstance(value, StoredTensor):
         return stored_there(value.where, lambda: fetch(value))
-    if isinstance(value, Stays):
-        return OnlyThere(value)
     if type(value) in (list, tuple):
         return type(value)(without_marks(item, fetch) for item in value)
     if type(value) is dict:

@@ -19,14 +19,11 @@ class SharedWeight:
     """A parameter that several processes of a group have.
 
     Attributes:
-        group: all processes with stages. A group of only the holders would get its name from the number of groups that a
-            process has made, which may differ between the holders; they would wait for ever.
         ranks: global ranks of the holders, in order; the gradient's norm counts on the first.
     """
 
     name: str
     parameter: torch.nn.Parameter
-    group: dist.ProcessGroup
     ranks: tuple[int, ...]
 
 
@@ -37,6 +34,8 @@ class SharedWeights:
     Attributes:
         own: the shared weights of this process.
         names: of the shared weights of all processes.
+        group: all processes with stages. A group of only the holders would get its name from the number of groups that a
+            process has made, which may differ between the holders; they would wait for ever.
         device: of this process.
     """
 
@@ -68,7 +67,7 @@ def shared_weights(
         for name in names:
             holders[name] = (*holders.get(name, ()), dist.get_global_rank(group, number))
     shared = tuple(name for name in sorted(holders) if len(holders[name]) > 1)
-    mine = [SharedWeight(name, own[name], group, holders[name]) for name in shared if name in own]
+    mine = [SharedWeight(name, own[name], holders[name]) for name in shared if name in own]
     return SharedWeights(mine, shared, group, device)
 
 
@@ -94,16 +93,16 @@ def summed_gradients(shared: SharedWeights) -> Iterator[None]:
             continue
         gradient = torch.zeros_like(one.parameter) if one.parameter.grad is None else one.parameter.grad
         # In a layout, the holders have the same part of the weight.
-        _sum(gradient.to_local() if isinstance(gradient, DTensor) else gradient, one)
+        _sum(gradient.to_local() if isinstance(gradient, DTensor) else gradient, one, shared.group)
         one.parameter.grad = gradient if before is None else before.add_(gradient)
 
 
-def _sum(gradient: torch.Tensor, one: SharedWeight) -> None:
+def _sum(gradient: torch.Tensor, one: SharedWeight, group: dist.ProcessGroup) -> None:
     """Sum a gradient over the holders of the weight, in place and in the same order on each."""
     own = gradient.contiguous()
     parts = {rank: own if rank == dist.get_rank() else torch.empty_like(own) for rank in one.ranks}
     calls = [
-        dist.P2POp(call, tensor, rank, one.group)
+        dist.P2POp(call, tensor, rank, group)
         for rank, part in parts.items()
         if part is not own
         for call, tensor in ((dist.isend, own), (dist.irecv, part))

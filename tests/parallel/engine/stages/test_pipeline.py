@@ -244,7 +244,7 @@ def test_a_stage_takes_the_part_of_a_plan_for_its_own_modules() -> None:
 
 def shared(*names: str) -> tuple[list[torch.nn.Parameter], SharedWeights]:
     weights = [torch.nn.Parameter(torch.ones(2)) for _ in names]
-    own = [SharedWeight(name, weight, cast(Any, None), (0, 1)) for name, weight in zip(names, weights)]
+    own = [SharedWeight(name, weight, (0, 1)) for name, weight in zip(names, weights)]
     return weights, SharedWeights(own, names, cast(Any, None), CPU)
 
 
