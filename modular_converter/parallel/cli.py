@@ -117,8 +117,8 @@ def show(model: str, plan_file: str | None, settings: tuple[str, ...], ranks: in
 def _show(found: Derived, plan: Plan, model: torch.nn.Module, ranks: int, width: int) -> None:
     from rich.console import Console
 
+    from modular_converter.parallel.solve.choose import hindrances
     from modular_converter.parallel.solve.cost import collectives
-    from modular_converter.parallel.solve.hindrances import hindrances
     from modular_converter.parallel.tables.summary import amount, layers, rows
 
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
@@ -163,7 +163,7 @@ def diff(model: str, settings: tuple[str, ...], ranks: int) -> None:
     \b
     Exit code: 0 the same, 1 they differ, 2 it could not be compared.
     """
-    from modular_converter.parallel.proof.compare_plans import outcome, points, source_plan
+    from modular_converter.parallel.proof.prove import outcome, points, source_plan
 
     found = derived_of(model, settings)
     source, unknown = source_plan(found)

@@ -112,7 +112,6 @@ FLOORS = {
         "operators",
         "follow",
         "choose",
-        "hindrances",
         "write_rules",
         "derive",
         "cost",

@@ -18,8 +18,7 @@ from modular_converter.parallel.advice.devices import GIB, cluster_of
 from modular_converter.parallel.advice.memory import LayoutSetting, weight_units
 from modular_converter.parallel.advice.recording import RecordedGroup
 from modular_converter.parallel.advice.report import line_to_run, recommendation
-from modular_converter.parallel.advice.stages import _held, footprint, sent_bytes, stages_of
-from modular_converter.parallel.advice.step_time import time_of_step
+from modular_converter.parallel.advice.step_time import _held, footprint, sent_bytes, stages_of, time_of_step
 from modular_converter.parallel.advice.subject import ModelInQuestion, RunKind, model_in_question, question_of_model
 from modular_converter.parallel.choice.kept_answers import AnswersOfModel
 from modular_converter.parallel.choice.sequence_parallel import SequenceParallel, unproven_sequence_plan

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modular_converter.parallel.solve.hindrances import hindrances
+from modular_converter.parallel.solve.choose import hindrances
 from modular_converter.parallel.trace.record import record
 from tests.parallel.plan_of_trace import plan_of_trace
 

@@ -40,7 +40,7 @@ from modular_converter.parallel.modules import recompute_layers
 from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.resolve import Resolution, resolve
 from modular_converter.parallel.shard.collectives import ProcessGroup, forget_entered
-from modular_converter.parallel.tiny.adapters import adapters_of
+from modular_converter.parallel.tiny.build import adapters_of
 
 
 # The schedules of torch with undivided backwards, which the sums between processes need.
