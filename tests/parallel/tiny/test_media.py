@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from modular_converter.parallel.tiny.media import audio_layouts, image_layouts
-from modular_converter.parallel.tiny.request import Request
+from modular_converter.parallel.tiny.media import Request, audio_layouts, image_layouts
 
 
 @dataclass
