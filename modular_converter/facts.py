@@ -4,24 +4,27 @@ reads a file by itself.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
-from modular_converter.findings import Location, Severity, locate, locate_word
-from modular_converter.model.bindings import Function
+from modular_converter.findings import Location, Origin, Severity, locate, locate_word
+from modular_converter.model import lexer
+from modular_converter.model.bindings import Bindings, Function, bindings_of
 from modular_converter.model.class_blocks import ClassBlock, Member, Members, class_node, names_in_class, parse_class
-from modular_converter.model.module import ImportedName, Statement
+from modular_converter.model.module import ImportedName, Role, Statement
+from modular_converter.model.nodes import parse, walk
 from modular_converter.model.overriding import NOTHING_ADDED, AddedDecorators, is_raising_stub, method_key
 
 
-if TYPE_CHECKING:
-    import ast
-
-
 T = TypeVar("T")
+
+_PLAIN_HEADER = re.compile(r"(?:@[\w.]+\n)*class \w+(?:\([^()\n#]*\))?:")
+"""The form of most class headers, which are read without a syntax tree."""
+_CLASS_LINE = re.compile(r"^class \w+(?:\([^()\n#]*\))?:", re.MULTILINE)
 
 
 class KnownAttributes(NamedTuple):
@@ -54,20 +57,59 @@ class _Parsed:
 
 @dataclass(frozen=True)
 class GeneratedDefinition(_Parsed):
-    """A definition of a generated file."""
+    """A definition of a generated file, under its final name."""
 
     name: str
+    role: Role
+    lead: str
     text: str
-    is_class: bool
     uses: frozenset[str]
     """Every identifier in its code."""
-    copied_from: str = ""
-    """The path of the neighbour that it is an untouched copy from, apart from names; "" for any other."""
+    origin: Origin
+    is_store: bool = False
+    """Whether its name is also imported: see `Statement.is_store` and `rebinds_import`."""
+    inner_imports: tuple[ImportedName, ...] = ()
+    """See `Statement.inner_imports`; as the target has them."""
+
+    @property
+    def is_class(self) -> bool:
+        return self.role is Role.CLASS
+
+    @property
+    def copied_from(self) -> str:
+        """The path of the neighbour that it is an untouched copy from, apart from names; "" for any other."""
+        return self.origin.path if self.origin.how == "copied" else ""
 
     @cached_property
     def members(self) -> Members:
         """The members of a class; a function or an assignment has none, whatever it is called."""
         return Members(class_node(self.text if self.is_class else "class _: ..."))
+
+    @cached_property
+    def header_uses(self) -> frozenset[str]:
+        """The names that a class needs when it is created: its decorators and bases; none for another definition."""
+        if not self.is_class:
+            return frozenset()
+        header = _PLAIN_HEADER.match(self.text)
+        if header is not None:
+            return lexer.identifiers(header[0])
+        node = _header_node(self.text)
+        parts = walk(*node.decorator_list, *node.bases, *node.keywords)
+        return frozenset(part.id for part in parts if isinstance(part, ast.Name))
+
+    @cached_property
+    def bindings(self) -> Bindings:
+        """What it does with names when it is created, and later."""
+        return bindings_of(*parse(self.text).body)
+
+
+def _header_node(text: str) -> ast.ClassDef:
+    """The syntax tree of a class, without its body where the line that begins with `class` is easily found."""
+    line = _CLASS_LINE.search(text)
+    try:
+        return class_node(f"{text[: line.end()]} ..." if line else text)
+    except SyntaxError:  # the line belongs to a string
+        return class_node(text)
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ from modular_converter.convert.inherit.resolve import (
     resolve_imports,
     with_heirs_asked_for,
 )
-from modular_converter.convert.inline.collect import EmittedDefinition, collect_definitions
+from modular_converter.convert.inline.collect import collect_definitions
 from modular_converter.convert.source.library import Library
-from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, KnownAttributes, NeighbourFacts, Parent
+from modular_converter.facts import ClassFacts, Facts, KnownAttributes, NeighbourFacts, Parent
 from modular_converter.findings import Conversion, ConversionError, Finding, Location
 from modular_converter.model.class_blocks import class_node, names_in_class
 from modular_converter.model.index import relative_imports
@@ -178,7 +178,7 @@ def gather_facts(finished: FinishedConversion) -> Facts:
         imported=target.module.imported,
         exported=dict.fromkeys(target.module.exported),
         neighbours=tuple(seen.values()),
-        files={one.kind: {name: _generated(it) for name, it in one.definitions.items()} for one in finished.files},
+        files={one.kind: one.definitions for one in finished.files},
         exports_of=lambda neighbour: originals[neighbour.dotted].exported,
         attributes_of=lambda parent: _attributes(parent, renamed[parent.neighbour.dotted], library),
         makers_of=lambda parent: makers_of(parent.neighbour.dotted, parent.original),
@@ -228,11 +228,6 @@ def _grandparents(name: str, renamed: RenamedNeighbour, library: Library) -> Ite
         found = neighbour_module(imported.module, library.settings) if imported else None
         if imported is not None and found is not None and found.model != renamed.neighbour.model:
             yield imported
-
-
-def _generated(one: EmittedDefinition) -> GeneratedDefinition:
-    copied_from = one.origin.path if one.origin.how == "copied" else ""
-    return GeneratedDefinition(one.name, one.text, one.role is Role.CLASS, one.uses, copied_from)
 
 
 def _attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> KnownAttributes:

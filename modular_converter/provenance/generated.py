@@ -20,10 +20,11 @@ from modular_converter.check.conversions import files_required, find_conversions
 from modular_converter.check.differences import describe
 from modular_converter.convert.examine.finished import FinishedConversion
 from modular_converter.convert.inherit.build import BuiltClass, rename_class
-from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile
+from modular_converter.convert.inline.collect import GeneratedFile
 from modular_converter.convert.pipeline import first_steps
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import without_copy_comments
+from modular_converter.facts import GeneratedDefinition
 from modular_converter.files.arguments import discover
 from modular_converter.files.write import is_generated, path_of_generated, without_banner
 from modular_converter.findings import ConversionError, Finding, Location
@@ -231,7 +232,7 @@ class _ConversionTracer:
                     found[number] = tuple(LineRange(module.path, above + one, above + one) for one in sources)
         return [*[()] * (header.count("\n") - len(lines)), *found]
 
-    def _emitted(self, definition: EmittedDefinition) -> Lines:
+    def _emitted(self, definition: GeneratedDefinition) -> Lines:
         """The lines of a definition as the steps of the conversion give it, those above it included."""
         built = self.finished.classes.get(definition.name)
         if built is not None and built.plan and built.parent is not None:

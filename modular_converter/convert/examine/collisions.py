@@ -22,9 +22,9 @@ from modular_converter.convert.examine.finished import FinishedConversion
 from modular_converter.convert.examine.meanings import Change, find_changes
 from modular_converter.convert.examine.top_level import filled_by
 from modular_converter.convert.inherit.rename_neighbours import OwnModels, RenamedNeighbour, is_outside, words_outside
-from modular_converter.convert.inline.collect import EmittedDefinition
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import Renamer
+from modular_converter.facts import GeneratedDefinition
 from modular_converter.findings import Finding
 from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.module import Module, Role, Statement
@@ -99,7 +99,7 @@ def _not_imported(finished: FinishedConversion) -> Iterator[Finding]:
 class _DerivedDefinition(NamedTuple):
     """A definition of a generated file that is copied from a neighbour, or inherits from one."""
 
-    definition: EmittedDefinition
+    definition: GeneratedDefinition
     neighbour: str
     original: Statement
     """The neighbour's definition before renaming."""
@@ -133,7 +133,7 @@ INSTANCES = ("self", "cls")
 def _renamed_words(finished: FinishedConversion, derived: Iterable[_DerivedDefinition]) -> Iterator[Finding]:
     """The words for other code in the definitions of the generated files, each once for a definition."""
 
-    def worded(old: str, new: str, where: str, user: EmittedDefinition) -> Finding:
+    def worded(old: str, new: str, where: str, user: GeneratedDefinition) -> Finding:
         return renamed_words.renamed_for_others(finished.place_of(user), old, new, where, user.name)
 
     foreign: dict[str, frozenset[str]] = {}  # what each imports from outside of the models, its own package included
@@ -160,7 +160,7 @@ def _renamed_words(finished: FinishedConversion, derived: Iterable[_DerivedDefin
 
 
 def _renamed_keys(
-    definition: EmittedDefinition, original: Statement, renamed: RenamedNeighbour, library: Library
+    definition: GeneratedDefinition, original: Statement, renamed: RenamedNeighbour, library: Library
 ) -> Iterator[tuple[str, str, str]]:
     """The model's name in quotes and its new form, where something that the definition uses has the same word in quotes:
     a key, a mode; with the name of that. An attribute that has it as its value names the model.

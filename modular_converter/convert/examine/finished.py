@@ -14,9 +14,10 @@ from modular_converter.convert.examine.faults import place_in_modular
 from modular_converter.convert.inherit.build import BuiltClass
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood, RenamedNeighbour
 from modular_converter.convert.inherit.resolve import ModularFile
-from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile, GeneratedFiles
+from modular_converter.convert.inline.collect import GeneratedFile, GeneratedFiles
 from modular_converter.convert.inline.needed import OWN
 from modular_converter.convert.source.library import Library
+from modular_converter.facts import GeneratedDefinition
 from modular_converter.findings import Location, locate_word
 from modular_converter.model.module import Statement
 
@@ -63,12 +64,12 @@ class FinishedConversion:
         return self.library.text(self.target.path)
 
     @cached_property
-    def ordered(self) -> Mapping[str, Sequence[EmittedDefinition]]:
+    def ordered(self) -> Mapping[str, Sequence[GeneratedDefinition]]:
         """Kind of generated file -> its definitions in order."""
         return {file.kind: file.ordered for file in self.files}
 
     @cached_property
-    def definitions(self) -> Sequence[EmittedDefinition]:
+    def definitions(self) -> Sequence[GeneratedDefinition]:
         """The definitions of all files, in the order of the files."""
         return [one for definitions in self.ordered.values() for one in definitions]
 
@@ -98,21 +99,21 @@ class FinishedConversion:
         apart = self.neighbours.resolution.apart
         return {apart.get(name, name): one for name, one in self.heirs.items()}
 
-    def is_own(self, definition: EmittedDefinition) -> bool:
+    def is_own(self, definition: GeneratedDefinition) -> bool:
         """Whether the modular file has a definition: it is written there, or merged with its parent."""
         return definition.origin.path == self.target.path
 
-    def merged(self, definition: EmittedDefinition) -> BuiltClass | None:
+    def merged(self, definition: GeneratedDefinition) -> BuiltClass | None:
         """The heir that a definition is, None for any other definition."""
         return self.classes[definition.name] if definition.origin.how == "merged" else None
 
-    def copied_from(self, definition: EmittedDefinition) -> str:
+    def copied_from(self, definition: GeneratedDefinition) -> str:
         """The neighbour that a definition is copied from; `OWN` for a definition that the author wrote or merged."""
         if definition.origin.how != "copied":
             return OWN
         return self.neighbours.at_path.get(definition.origin.path, OWN)
 
-    def source_of(self, definition: EmittedDefinition) -> str:
+    def source_of(self, definition: GeneratedDefinition) -> str:
         """The neighbour that a definition is copied from, or that has its parent; else `OWN`."""
         built = self.classes.get(definition.name)
         return self.copied_from(definition) or (built.neighbour if built is not None else OWN)
@@ -121,6 +122,6 @@ class FinishedConversion:
         """The first place of a word in the modular file at or below a line."""
         return locate_word(self.target.path, word, self.text, line)
 
-    def place_of(self, definition: EmittedDefinition, word: str = "") -> Location:
+    def place_of(self, definition: GeneratedDefinition, word: str = "") -> Location:
         """The place in the modular file where an author has to look for a word of a definition."""
         return place_in_modular(self.target.path, self.text, definition.origin, word)

@@ -22,8 +22,9 @@ from typing import NamedTuple
 from modular_converter.convert.examine.faults import globals_read, same_code
 from modular_converter.convert.examine.finished import FinishedConversion
 from modular_converter.convert.inherit.build import BuiltClass
-from modular_converter.convert.inline.collect import EmittedDefinition, GeneratedFile
+from modular_converter.convert.inline.collect import GeneratedFile
 from modular_converter.convert.inline.needed import OWN
+from modular_converter.facts import GeneratedDefinition
 from modular_converter.findings import Finding
 from modular_converter.model import lexer
 from modular_converter.model.class_blocks import ClassSpan, block_lines
@@ -111,7 +112,7 @@ def _reads_annotations(text: str) -> bool:
     return is_of_fields or _READS_ANNOTATIONS.search(text) is not None
 
 
-def _parts(definition: EmittedDefinition, finished: FinishedConversion) -> Iterator[tuple[str, str]]:
+def _parts(definition: GeneratedDefinition, finished: FinishedConversion) -> Iterator[tuple[str, str]]:
     """The sources that a generated definition comes from, each with its text."""
     built = finished.merged(definition)
     if built is None or built.parent is None:
@@ -128,7 +129,7 @@ class Change(NamedTuple):
     """A name that has another meaning in generated code than where the code was written."""
 
     name: str
-    user: EmittedDefinition
+    user: GeneratedDefinition
     """The definition whose code uses the name."""
     wanted: Meaning
     found: Meaning
@@ -158,7 +159,7 @@ class _Names:
     """Name and two sources -> whether both definitions have the same code."""
 
     def changed(
-        self, definition: EmittedDefinition, file: GeneratedFile, shadowed: frozenset[str]
+        self, definition: GeneratedDefinition, file: GeneratedFile, shadowed: frozenset[str]
     ) -> Iterator[Change]:
         """The names that have another meaning for a definition of a generated file than where its code was written. Of a
         merged class those in the child's code, in the rest of the parent's, and then those that both use.
@@ -180,7 +181,7 @@ class _Names:
                 if change is not None and name in globals_of_part():
                     yield change
 
-    def _change(self, name: str, source: str, user: EmittedDefinition, file: GeneratedFile) -> Change | None:
+    def _change(self, name: str, source: str, user: GeneratedDefinition, file: GeneratedFile) -> Change | None:
         """The change of meaning of a name that code from `source` uses; None if its meaning is the same."""
         wanted = self.meaning(name, source)
         if wanted is None:
@@ -251,7 +252,7 @@ class _Names:
         package = self.finished.library.settings.package if imported.startswith(".") else imported.partition(".")[0]
         return package, imported.rpartition(".")[2]
 
-    def displaced(self, definition: EmittedDefinition) -> Iterator[Change]:
+    def displaced(self, definition: GeneratedDefinition) -> Iterator[Change]:
         """The modular file's own definitions that a neighbour's of the same name keeps out of a generated file.
 
         A statement that changes an imported object does not count here: see `report_lost_statements`.
@@ -335,7 +336,7 @@ class _Names:
             for dotted, renamed in self.finished.renamed.items()
         }
 
-    def _found(self, name: str, user: EmittedDefinition, file: GeneratedFile) -> Meaning | None:
+    def _found(self, name: str, user: GeneratedDefinition, file: GeneratedFile) -> Meaning | None:
         """The meaning of a name for a definition of a generated file; None for a definition of another generated file."""
         definition = self._binder(name, user, file)
         inner = next((one for one in definition.inner_imports if one.bound == name), None) if definition else None
@@ -351,7 +352,7 @@ class _Names:
                 return imported(bound[name])
         return None
 
-    def _binder(self, name: str, user: EmittedDefinition, file: GeneratedFile) -> EmittedDefinition | None:
+    def _binder(self, name: str, user: GeneratedDefinition, file: GeneratedFile) -> GeneratedDefinition | None:
         """The definition of a generated file that binds a name for another, perhaps beside others: `LOW, HIGH = 1, 2`.
 
         Of several the last one counts, and for what is read at once the last one above it.
@@ -373,7 +374,7 @@ class _Names:
         return (above or binders)[-1]
 
 
-def _statement(definition: EmittedDefinition) -> Statement:
+def _statement(definition: GeneratedDefinition) -> Statement:
     return Statement(definition.role, definition.name, definition.text, definition.origin.line)
 
 

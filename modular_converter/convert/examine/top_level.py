@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 
 from modular_converter.convert.examine.finished import FinishedConversion, HeirOfNeighbour
 from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour
-from modular_converter.convert.inline.collect import EmittedDefinition
 from modular_converter.convert.source.rename import RenamedModule
+from modular_converter.facts import GeneratedDefinition
 from modular_converter.findings import Finding, Location
 from modular_converter.model.bindings import FUNCTIONS, MUTATORS, Bindings, bindings_of, covers, fills
 from modular_converter.model.class_blocks import ClassChange, changes_below, parse_class
@@ -418,7 +418,7 @@ def _entered_above(finished: FinishedConversion) -> Iterator[Finding]:
                         yield double_meanings.entered_above(where, one.name, table, entry, found)
 
 
-def _place_of_reading(user: EmittedDefinition, table: str, finished: FinishedConversion) -> tuple[str, int]:
+def _place_of_reading(user: GeneratedDefinition, table: str, finished: FinishedConversion) -> tuple[str, int]:
     """The file and line of the definition that reads a table: of a merged class, that of the parent or of the heir."""
     if finished.merged(user):
         heir = finished.heirs[user.name]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import itertools
 import os
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,61 +15,13 @@ from modular_converter.convert.inherit.resolve import is_sibling
 from modular_converter.convert.inline.needed import OWN, Needs, Positions, Scope, Symbol, emission_order
 from modular_converter.convert.source.library import Library
 from modular_converter.convert.source.rename import RenamedModule
+from modular_converter.facts import GeneratedDefinition
 from modular_converter.findings import ConversionError, Origin, locate_word
-from modular_converter.model import lexer
-from modular_converter.model.bindings import Bindings, bindings_of
-from modular_converter.model.class_blocks import class_node
-from modular_converter.model.module import ImportedName, Role, Statement, has_postponed
+from modular_converter.model.bindings import bindings_of
+from modular_converter.model.module import Role, Statement, has_postponed
 from modular_converter.model.nodes import parse, walk
 from modular_converter.rules import tool_errors
 from modular_converter.settings.values import Settings, kind_of, module_name, split_stem
-
-
-_PLAIN_HEADER = re.compile(r"(?:@[\w.]+\n)*class \w+(?:\([^()\n#]*\))?:")
-"""The form of most class headers, which are read without a syntax tree."""
-_CLASS_LINE = re.compile(r"^class \w+(?:\([^()\n#]*\))?:", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class EmittedDefinition:
-    """A definition of a generated file, under its final name."""
-
-    name: str
-    role: Role
-    lead: str
-    text: str
-    uses: frozenset[str]
-    origin: Origin
-    is_store: bool = False
-    """Whether its name is also imported: see `Statement.is_store` and `rebinds_import`."""
-    inner_imports: tuple[ImportedName, ...] = ()
-    """See `Statement.inner_imports`; as the target has them."""
-
-    @cached_property
-    def header_uses(self) -> frozenset[str]:
-        """The names that a class needs when it is created: its decorators and bases; none for another definition."""
-        if self.role is not Role.CLASS:
-            return frozenset()
-        header = _PLAIN_HEADER.match(self.text)
-        if header is not None:
-            return lexer.identifiers(header[0])
-        node = _header_node(self.text)
-        parts = walk(*node.decorator_list, *node.bases, *node.keywords)
-        return frozenset(part.id for part in parts if isinstance(part, ast.Name))
-
-    @cached_property
-    def bindings(self) -> Bindings:
-        """What it does with names when it is created, and later."""
-        return bindings_of(*parse(self.text).body)
-
-
-def _header_node(text: str) -> ast.ClassDef:
-    """The syntax tree of a class, without its body where the line that begins with `class` is easily found."""
-    line = _CLASS_LINE.search(text)
-    try:
-        return class_node(f"{text[: line.end()]} ..." if line else text)
-    except SyntaxError:  # the line belongs to a string
-        return class_node(text)
 
 
 @dataclass
@@ -81,12 +32,12 @@ class GeneratedFile:
     name: str
     first: tuple[str, ...] = ()
     """The names of the definitions that open the file, where it has them."""
-    definitions: dict[str, EmittedDefinition] = field(default_factory=dict)
+    definitions: dict[str, GeneratedDefinition] = field(default_factory=dict)
     other_kinds: set[str] = field(default_factory=set)
     """The classes that it imports from other generated files."""
 
     @property
-    def ordered(self) -> list[EmittedDefinition]:
+    def ordered(self) -> list[GeneratedDefinition]:
         """The definitions in the order of the file."""
         first = [self.definitions[name] for name in self.first if name in self.definitions]
         return with_bases_first(
@@ -103,16 +54,16 @@ class GeneratedFiles:
     """The kind of file of each class of the modular file."""
 
 
-def with_bases_first(definitions: Sequence[EmittedDefinition]) -> list[EmittedDefinition]:
+def with_bases_first(definitions: Sequence[GeneratedDefinition]) -> list[GeneratedDefinition]:
     """The definitions, each behind those that Python needs when it creates it: the bases and decorators of a class, even
     if a base uses its heirs in a method, and what its code reads at once. The published files already have such an order.
     """
     by_name = {one.name: one for one in definitions}
-    ordered: dict[str, EmittedDefinition] = {}
+    ordered: dict[str, GeneratedDefinition] = {}
     entered: set[str] = set()
     unfinished: set[str] = set()  # those that use definitions further below
 
-    def emit(one: EmittedDefinition) -> None:
+    def emit(one: GeneratedDefinition) -> None:
         if one.name in entered:
             return
         entered.add(one.name)
@@ -186,7 +137,7 @@ class _Collector:
         self._put_needed(file, built.name, built.neighbour, built.uses, child_uses)
         how = "merged" if built.parent else "written"
         origin = Origin(self.target.path, built.statement.line, built.name, how)
-        file.definitions[built.name] = EmittedDefinition(
+        file.definitions[built.name] = GeneratedDefinition(
             built.name, Role.CLASS, built.lead, built.text, built.uses, origin
         )
 
@@ -236,7 +187,7 @@ class _Collector:
             for beside, name in self._imported_in_bodies(definition, source) if source else ():
                 self._carry(beside, name)
 
-    def _imported_in_bodies(self, definition: EmittedDefinition, dotted: str) -> Iterator[tuple[str, str]]:
+    def _imported_in_bodies(self, definition: GeneratedDefinition, dotted: str) -> Iterator[tuple[str, str]]:
         """The functions and assignments that the functions of a definition from a neighbour import from files beside it:
         the other neighbour, and the name in the target.
         """
@@ -275,7 +226,7 @@ class _Collector:
             self._beside[dotted] = found
         return self._beside[dotted]
 
-    def _put(self, file: GeneratedFile, ordered: list[Symbol], copies: Mapping[str, EmittedDefinition]) -> None:
+    def _put(self, file: GeneratedFile, ordered: list[Symbol], copies: Mapping[str, GeneratedDefinition]) -> None:
         """Put definitions before a class; copies from a sibling file stand behind the leading constants."""
         constants = list(itertools.takewhile(lambda symbol: symbol.role is Role.ASSIGNMENT, ordered))
         for symbol in constants:
@@ -302,7 +253,7 @@ class _Collector:
                 return self.files[kind], found
         return None
 
-    def _scope(self, dotted: str, kind: str, copies: Mapping[str, EmittedDefinition]) -> Scope:
+    def _scope(self, dotted: str, kind: str, copies: Mapping[str, GeneratedDefinition]) -> Scope:
         parent = self._symbols(dotted) if dotted else {}
         siblings = {name: Symbol(name, OWN, copy.role, copy.uses) for name, copy in copies.items()}
         imports = self._sibling_imports(dotted, self.settings.copied_kinds[kind]) if siblings else ()
@@ -439,7 +390,7 @@ class _Collector:
             and definitions.role(name) is not Role.CLASS
         }
 
-    def _definition(self, symbol: Symbol) -> EmittedDefinition:
+    def _definition(self, symbol: Symbol) -> GeneratedDefinition:
         if symbol.source == OWN:
             statement, path, how = self.own[symbol.name], self.target.path, "written"
             imports = statement.inner_imports
@@ -447,7 +398,7 @@ class _Collector:
             renamed = self.neighbours.neighbours[symbol.source]
             statement, path, how = renamed.definitions[symbol.name], renamed.neighbour.path, "copied"
             imports = tuple(map(renamed.import_in_target, statement.inner_imports))
-        return EmittedDefinition(
+        return GeneratedDefinition(
             symbol.name,
             statement.role,
             statement.lead,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from modular_converter.convert.inline.collect import (
-    EmittedDefinition,
+    GeneratedDefinition,
     GeneratedFile,
     with_bases_first,
 )
@@ -14,10 +14,10 @@ from modular_converter.model.lexer import identifiers
 from modular_converter.model.module import Role
 
 
-def definition(text: str) -> EmittedDefinition:
+def definition(text: str) -> GeneratedDefinition:
     words = text.replace("(", " ").replace(":", " ").split()
     name, role = (words[words.index("class") + 1], Role.CLASS) if "class" in words else (words[0], Role.ASSIGNMENT)
-    return EmittedDefinition(name, role, "", text, identifiers(text), Origin("m.py", 1, name, "copied"))
+    return GeneratedDefinition(name, role, "", text, identifiers(text), Origin("m.py", 1, name, "copied"))
 
 
 @pytest.mark.parametrize(
