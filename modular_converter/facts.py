@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -290,10 +290,7 @@ class Facts:
 
     def at_node(self, class_facts: ClassFacts, node: ast.AST) -> Location:
         """The place of a node among the members of a class of the modular file."""
-        place = locate(self.path, node, class_facts.text)
-        above = class_facts.line - 1
-        end = None if place.end_line is None else place.end_line + above
-        return replace(place, line=place.line + above, end_line=end)
+        return locate(self.path, node, class_facts.text, class_facts.line - 1)
 
 
 INHERITED_KEYWORDS = frozenset({"metaclass", "total"})

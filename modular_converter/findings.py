@@ -241,15 +241,18 @@ def split_lines(source: str) -> tuple[str, ...]:
     return tuple(source.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
 
 
-def locate(path: str, node: ast.AST, source: str) -> Location:
-    """The place of a syntax node of `source`. The parser counts columns in UTF-8 bytes from 0."""
+def locate(path: str, node: ast.AST, source: str, above: int = 0) -> Location:
+    """The place of a syntax node of `source`, `above` which the file has some lines. The parser counts columns in UTF-8
+    bytes from 0.
+    """
     line, end_line = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
     column, end_column = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None)
     lines = split_lines(source)
     start = character_column(lines[line - 1], column) + 1
     if end_line is None or end_column is None:
-        return Location(path, line, start)
-    return Location(path, line, start, end_line, character_column(lines[end_line - 1], end_column) + 1)
+        return Location(path, line + above, start)
+    end = character_column(lines[end_line - 1], end_column) + 1
+    return Location(path, line + above, start, end_line + above, end)
 
 
 def edit_of(node: ast.AST, source: str, new: str) -> Edit:

@@ -133,8 +133,7 @@ class Graph:
     @cached_property
     def heir_counts(self) -> Mapping[str, int]:
         """Model -> number of its direct and indirect heirs."""
-        onward = {key: [edge.heir for edge in edges] for key, edges in self.heirs.items()}
-        return {name: len(_reachable(name, onward)) for name in self.models}
+        return {name: len(self.all_heirs(name)) for name in self.models}
 
     def around(self, names: Iterable[str]) -> Graph:
         """The part of the graph with these models, their ancestors and their heirs."""

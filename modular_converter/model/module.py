@@ -144,6 +144,11 @@ class Statement:
     known_uses: frozenset[str] | None = None
     """The identifiers in `text`, if they are known without searching it."""
 
+    def line_at(self, row: int) -> int:
+        """The line of the file at which a line of `text`, from 0, stands."""
+        first, line = max([(0, self.line), *(one for one in self.joined if one[0] <= row)])
+        return line + row - first
+
     @property
     def header_line(self) -> int:
         """The line of a definition with its name, below its decorators; of other statements the first."""

@@ -5,7 +5,6 @@ all heirs.
 
 from __future__ import annotations
 
-import bisect
 import enum
 import os
 import re
@@ -323,12 +322,7 @@ def lead_lines(statement: Statement, path: str, copy_comment: str) -> Lines:
 
 def text_lines(statement: Statement, path: str, copy_comment: str) -> Lines:
     """Where the lines of a definition come from, with the changes that are joined to it."""
-    starts = [0, *(line for line, _ in statement.joined)]
-    numbers = [statement.line, *(number for _, number in statement.joined)]
-    lines = []
-    for line in range(statement.text.count("\n") + 1):
-        part = bisect.bisect_right(starts, line) - 1
-        lines.append(numbers[part] + line - starts[part])
+    lines = [*map(statement.line_at, range(statement.text.count("\n") + 1))]
     return _kept(statement.text, lines, path, copy_comment)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modular_converter.findings import Finding, Rule
@@ -77,26 +77,20 @@ def _result(finding: Finding, position: int, folder: str) -> dict[str, Any]:
         region |= {"endLine": location.end_line, "endColumn": location.end_column}
     if 0 < len(finding.source_line) <= SNIPPET:
         region["snippet"] = {"text": finding.source_line}
-    places = [
-        {"physicalLocation": {"artifactLocation": {"uri": _uri(one.path, folder)}, "region": {"startLine": one.line}}}
-        for one in finding.related
-    ]
+    places = [_place(one.path, {"startLine": one.line}, folder) for one in finding.related]
     return {
         "ruleId": finding.code,
         "ruleIndex": position,
         "level": finding.severity.value,
         "message": {"text": _message(finding)},
-        "locations": [
-            {
-                "physicalLocation": {
-                    "artifactLocation": {"uri": _uri(finding.location.path, folder)},
-                    "region": region,
-                }
-            }
-        ],
+        "locations": [_place(location.path, region, folder)],
         **({"relatedLocations": places} if places else {}),
         **_fixes(finding, folder),
     }
+
+
+def _place(path: str, region: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    return {"physicalLocation": {"artifactLocation": {"uri": _uri(path, folder)}, "region": region}}
 
 
 def _fixes(finding: Finding, folder: str) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def _changed_parents(
             if lacking is None and is_shared and change.makes_object:
                 lacking = next((name for name, is_so in taken.items() if is_so), None)
             if lacking is not None:
-                where, place = finished.at(lacking), f"{file}:{_line_of(change, parent)}"
+                where, place = finished.at(lacking), f"{file}:{parent.line_at(change.node.lineno - 1)}"
                 anew = change.binds_anew
                 yield lost_code.in_neighbour(where, parent.name, place, is_class=True, is_bound_anew=anew)
 
@@ -259,12 +259,6 @@ def _fillings_lost(
         own, made = (filling.at_once(one.text) for one in (heir.statement, finished.classes[heir.statement.name]))
         if len(theirs) + len(own) > len(made):
             yield min(theirs[0]), heir.parent
-
-
-def _line_of(change: ClassChange, statement: Statement) -> int:
-    """The line of the file at which a change of a class stands."""
-    row, line = [part for part in statement.joined if part[0] < change.node.lineno][-1]
-    return line + change.node.lineno - 1 - row
 
 
 def _changes(module: Module) -> Iterator[tuple[int, Sequence[str]]]:
@@ -503,11 +497,9 @@ def _lines_that_bind(name: str, statement: Statement) -> Iterator[int]:
     if not statement.joined:
         yield statement.line
         return
-    parts = [(0, statement.line), *statement.joined]
     for node in parse(statement.text).body:
         if any(covers(name, path) for path in bindings_of(node).effects.writes):
-            row, line = next(part for part in reversed(parts) if part[0] < node.lineno)
-            yield line + node.lineno - 1 - row
+            yield statement.line_at(node.lineno - 1)
 
 
 def _defined_again(module: Module) -> frozenset[str]:

@@ -520,9 +520,7 @@ def sets_attribute(statement: Statement, method: str, attribute: str) -> bool:
 def _finding(finding: ClassFinding, statement: Statement, path: str) -> Finding:
     """A finding with its place in the modular file."""
     try:
-        place = locate(path, finding.node, statement.text)
+        place = locate(path, finding.node, statement.text, statement.line - 1)
     except IndexError:  # the class was re-indented before it was parsed
-        place = Location(path)
-    below = statement.line - 1
-    end = None if place.end_line is None else place.end_line + below
-    return replace(finding.finding, location=replace(place, line=place.line + below, end_line=end))
+        place = Location(path, statement.line)
+    return replace(finding.finding, location=place)
