@@ -190,9 +190,9 @@ class Facts:
     """Gives the names in the `__all__` of a neighbour."""
     attributes_of: Callable[[Parent], KnownAttributes]
     """Gives the class attributes and methods of a parent and of its ancestors."""
-    makers_of: Callable[[Parent], Collection[tuple[str, str]]]
+    makers_of: Callable[[Parent], Collection[tuple[str, ast.ClassDef]]]
     """Gives those ancestors of a parent in other files that do something for each class which is made, but for what the
-    library's own bases do: by `__init_subclass__` or by `metaclass`, and the text of the class.
+    library's own bases do: by `__init_subclass__` or by `metaclass`, and the class.
     """
     texts_of: Callable[[str, Parent | None, str], Iterable[str]]
     """Gives the text of a definition that the modular file or, under its new name, the module of a parent names: of a class with

@@ -8,6 +8,7 @@ below.
 
 from __future__ import annotations
 
+import ast
 import functools
 import itertools
 import os
@@ -160,7 +161,7 @@ def gather_facts(finished: FinishedConversion) -> Facts:
     left = [name for name in nothing if any(part in name for part in library.settings.overriding_unless_none)]
 
     @functools.cache  # heirs have parents in common, and two rules ask
-    def makers_of(dotted: str, name: str) -> list[tuple[str, str]]:
+    def makers_of(dotted: str, name: str) -> list[tuple[str, ast.ClassDef]]:
         return [*_makers(name, originals[dotted], library)]
 
     def texts_of(name: str, parent: Parent | None, mentions: str) -> Iterator[str]:
@@ -237,7 +238,7 @@ def _attributes(parent: Parent, renamed: RenamedNeighbour, library: Library) -> 
     return KnownAttributes(found | renamed.definitions.renamer.names(found), None not in above)
 
 
-def _makers(name: str, module: Module, library: Library) -> Iterator[tuple[str, str]]:
+def _makers(name: str, module: Module, library: Library) -> Iterator[tuple[str, ast.ClassDef]]:
     """See `Facts.makers_of`. A metaclass that does nothing where a class is made is left out."""
     settings = library.settings
     endings = tuple(filter(None, (settings.model_base, settings.config_suffix)))
@@ -249,9 +250,9 @@ def _makers(name: str, module: Module, library: Library) -> Iterator[tuple[str, 
         for above in library.resolver.ancestors(name, module, mentions, is_of_library):
             one = above.statement
             if one is not None and above.home is not module and mentions in one.text:
-                metaclass = metaclass_of(class_node(one.text))
-                if mentions == INIT_SUBCLASS or library.resolver.makes_otherwise(metaclass, above.home):
-                    yield mentions, one.text
+                node = class_node(one.text)
+                if mentions == INIT_SUBCLASS or library.resolver.makes_otherwise(metaclass_of(node), above.home):
+                    yield mentions, node
 
 
 def _texts(name: str, module: Module, mentions: str, library: Library) -> Iterator[str]:

@@ -259,32 +259,28 @@ class _ConversionTracer:
         if name != built.name:
             parent_text = rename_class(parent_text, name, built.name, self.finished.target.names)
         own = text_lines(built.statement, self.modular, "")
-        halves = Halves(*_as_merged(built.statement.text, own), *_as_merged(parent_text, inherited[above:]))
+        halves = Halves(_as_merged(built.statement.text, own), _as_merged(parent_text, inherited[above:]))
         return inherited[:above] + merged_lines(built.plan, halves)
 
 
-def _as_merged(text: str, places: Lines) -> tuple[str, Lines]:
+def _as_merged(text: str, places: Lines) -> tuple[Sequence[str], Lines]:
     """A class as the merge takes it apart: with a body on lines of its own, indented by four spaces."""
     lines = "".join(block_lines(text)[1]).removesuffix("\n").split("\n")
     old = text.removesuffix("\n").split("\n")
     if len(lines) != len(old):
         places = [joined(place for line in found for place in places[line]) for found in align(lines, old)]
-    return "\n".join(lines), places
+    return lines, places
 
 
-@dataclass(frozen=True)
-class Halves:
-    """The class of the modular file and its renamed parent, each with the places of its lines."""
+class Halves(NamedTuple):
+    """The lines of the class of the modular file and of its renamed parent, each with their places."""
 
-    own_text: str
-    own: Lines
-    parent_text: str
-    parent: Lines
+    own: tuple[Sequence[str], Lines]
+    parent: tuple[Sequence[str], Lines]
 
-    def at(self, source: SourceLines) -> tuple[list[str], Lines]:
+    def at(self, source: SourceLines) -> tuple[Sequence[str], Lines]:
         """The lines of a part, and where they come from."""
-        text, places = (self.own_text, self.own) if source.is_own else (self.parent_text, self.parent)
-        lines = text.split("\n")
+        lines, places = self.own if source.is_own else self.parent
         return lines[source.first - 1 : source.last], places[source.first - 1 : source.last]
 
 

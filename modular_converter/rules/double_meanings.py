@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
 from modular_converter.model.bindings import MUTATORS, Function, bindings_in, bindings_of, covers, instance_of
-from modular_converter.model.class_blocks import Member, class_node
+from modular_converter.model.class_blocks import Member
 from modular_converter.model.nodes import (
     decorators_of,
     dotted,
@@ -217,7 +217,7 @@ def check_parent_as_class(facts: Facts) -> Iterator[Finding]:
     """Find bases in the generated file, decorators and descriptors that inspect the class which they are those of."""
     looking = [name for name, one in facts.generated.items() if _may_look(one.text)]
     for heir, parent in facts.heirs:
-        hooks = [one for _, text in facts.makers_of(parent) for one in class_node(text).body]
+        hooks = [one for _, node in facts.makers_of(parent) for one in node.body]
         for hook in (one for one in hooks if getattr(one, "name", "") == INIT_SUBCLASS):
             for _, reason in _looked_at(hook, ast.unparse(hook), ""):
                 yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), INIT_SUBCLASS, reason, WRITE_OUT)

@@ -181,7 +181,7 @@ def check_class_made_otherwise(facts: Facts) -> Iterator[Finding]:
     making = any(word in one.text for one in facts.generated.values() for word in (INIT_SUBCLASS, METACLASS))
     for heir, parent in facts.heirs:
         above = [one.node for one in facts.lineage(heir.name)][1:] if making else []
-        elsewhere = [(by, class_node(text)) for by, text in facts.makers_of(parent)]
+        elsewhere = facts.makers_of(parent)
         made = [(METACLASS, _made_by(one)) for one in (*above, *(one for by, one in elsewhere if by == METACLASS))]
         made += [(INIT_SUBCLASS, _adds_up(hook, "")) for hook in _hooks(above)]
         # What another file holds, such as a table of all classes, has the parent too.
@@ -209,7 +209,7 @@ def _entered_again(facts: Facts, one: ClassFacts, parent: Parent) -> Iterator[tu
         yield from (
             (maker.by, path) for path in changed_outside(maker) if is_beside or path.partition(".")[0] not in here
         )
-    elsewhere = [(by, class_node(text)) for by, text in facts.makers_of(parent)]
+    elsewhere = facts.makers_of(parent)
     yield from ((by, metaclass_of(node)) for by, node in elsewhere if by == METACLASS)
     above = [members.node for members in facts.lineage(one.name)]
     named = (metaclass for metaclass in map(metaclass_of, above) if not is_plain_metaclass(metaclass))
