@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modular_converter.breaking import layers
-from modular_converter.breaking.names import Frame, Names, given_to_heirs
+from modular_converter.breaking.names import Assigned, Frame, Names, given_to_heirs
 from modular_converter.breaking.values import (
     CONFIG_BASES,
     NONE,
@@ -88,13 +88,16 @@ class CallInterpreter(abc.ABC):
         key = path, name
         if key not in self._constants:
             self._constants[key] = Expression(name)
-            found = self.names.meaning(path, name)
-            if isinstance(found, tuple):
-                where, node, above = found
-                found = self.of_assignment(where, name, node, above)
-                found = replace(found, text=name) if isinstance(found, Expression) else found
-            self._constants[key] = Expression(name) if found is None else found
+            self._constants[key] = self.meant(name, self.names.meaning(path, name))
         return self._constants[key]
+
+    def meant(self, name: str, found: Value | Assigned | None) -> Value:
+        """The value of a name that is defined, assigned or imported somewhere."""
+        if isinstance(found, tuple):
+            where, node, above = found
+            found = self.of_assignment(where, name, node, above)
+            found = replace(found, text=name) if isinstance(found, Expression) else found
+        return Expression(name) if found is None else found
 
     def of_assignment(self, path: str, name: str, node: ast.expr, above: int) -> Value:
         """The value that an assignment at the top level of a file gives a name. `above` is the line above it."""
@@ -144,8 +147,15 @@ class CallInterpreter(abc.ABC):
             if node is not None:
                 function = FunctionValue(cls.path, node, cls.above, instance, cls)
                 return self.call_function(function, [], {}) if is_getter and instance is not None else function
-            if name in cls.variables:
-                return self.evaluate(cls.variables[name], Frame(cls.path, cls.above))
+            if name in cls.imports and name not in cls.deleted:
+                found = self.meant(name, self.names.imported(cls.path, *cls.imports[name]))
+            elif name in cls.variables:
+                found = self.evaluate(cls.variables[name], Frame(cls.path, cls.above))
+            else:
+                continue
+            if isinstance(found, FunctionValue) and isinstance(found.node, FUNCTIONS):
+                return replace(found, instance=instance, owner=cls)
+            return found
         return None
 
     @abc.abstractmethod

@@ -142,7 +142,7 @@ class PublicClass:
 
     def holds(self, name: str) -> bool:
         """Whether its objects have an attribute of this name."""
-        return any(one.members.binds(name) for one in self.ancestors.in_tree)
+        return any(one.holds(name) for one in self.ancestors.in_tree)
 
 
 @dataclass(frozen=True)
@@ -343,12 +343,16 @@ class _Reader:
                         todo.append((one.path, field.annotation))
 
     def _functions(self, cls: ClassValue) -> Iterator[tuple[str, tuple[Function, CodePlace, bool]]]:
-        """The functions of its file that a class gets as methods: `run = function` in its body, `Class.run = function` below."""
+        """The functions that a class gets as methods: `run = function` in its body, `Class.run = function` below, and those that
+        its body imports.
+        """
         below = (one for one in parse(cls.behind).body if isinstance(one, ast.Assign))
         given = {dotted(one.targets[0]).removeprefix(f"{cls.name}."): one.value for one in below}
         own = {name: one for name, one in cls.variables.items() if getattr(one, "id", "") not in cls.methods}
-        for name, value in {**own, **given}.items():
-            found = self._run.constant(cls.path, value.id) if isinstance(value, ast.Name) else None
+        named = {name: one.id for name, one in {**own, **given}.items() if isinstance(one, ast.Name)}
+        for name, read in {**{one: one for one in cls.imports if one not in cls.deleted}, **named}.items():
+            imported = cls.imports.get(read)
+            found = self._run.names.imported(cls.path, *imported) if imported else self._run.constant(cls.path, read)
             if isinstance(found, FunctionValue) and isinstance(found.node, FUNCTIONS):
                 yield name, (found.node, CodePlace(found.path, found.above + found.node.lineno, cls.name), False)
 

@@ -147,12 +147,19 @@ class ClassValue(_Named):
                 is_getter = any(by.endswith(PROPERTY) for by in decorators_of(node))
                 if is_getter or not found.get(node.name, (None, False))[1]:
                     found[node.name] = node, is_getter
-            elif isinstance(node, ast.Delete):
-                for target in node.targets:
-                    found.pop(getattr(target, "id", ""), None)
             for name, value in named_values([node]):
                 if isinstance(value, ast.Name) and value.id in found:
                     found[name] = found[value.id]
+        return {name: one for name, one in found.items() if name not in self.deleted}
+
+    @cached_property
+    def imports(self) -> Mapping[str, tuple[str, str]]:
+        """The names that its body imports: name -> module and name there."""
+        found: dict[str, tuple[str, str]] = {}
+        for node in _all_statements(self.members.node.body):
+            if isinstance(node, ast.ImportFrom):
+                module = "." * node.level + (node.module or "")
+                found.update({one.asname or one.name: (module, one.name) for one in node.names})
         return found
 
     @cached_property
@@ -161,7 +168,21 @@ class ClassValue(_Named):
         found: dict[str, ast.expr] = {}
         for name, value in named_values(self.members.node.body):
             found.setdefault(name, value)
+        return {name: value for name, value in found.items() if name not in self.deleted}
+
+    @cached_property
+    def deleted(self) -> set[str]:
+        """The names of its body that a `del` takes away again."""
+        found: set[str] = set()
+        for node in _all_statements(self.members.node.body):
+            found.difference_update({getattr(node, "name", "")}, (name for name, _ in named_values([node])))
+            found.update(getattr(one, "id", "") for one in (node.targets if isinstance(node, ast.Delete) else ()))
         return found
+
+    def holds(self, name: str) -> bool:
+        """Whether its objects have an attribute of this name from it."""
+        is_bound = self.members.binds(name)
+        return is_bound and (name not in self.deleted or any(one.binds(name) for one in self.members.methods))
 
     @property
     def above(self) -> int:

@@ -44,6 +44,9 @@ PLACES = {
     "in a try": "try:\n    def run(self, y): ...\nexcept NameError:\n    def run(self, z): ...",
     "by another name": "def walk(self, y): ...\nrun = walk",
     "a function": "run = walk",
+    "a function that its body imports": "from .modeling_net import walk as run",
+    "one that it imports, by another name": "from .modeling_net import walk as step\nrun = step\ndel step",
+    "another one than that of its file": "from .modeling_net import walk as jump\nrun = jump",
     "a method, where a function has its name": "def jump(self, y): ...\nrun = jump",
     "a function that it gets below": "pass\n\n\nNetModel.run = walk",
 }
@@ -57,6 +60,36 @@ def test_a_method_is_read_wherever_it_is_bound(case: str, tmp_path: Path) -> Non
     texts = ("    def run(self, x): ...\n", f"{textwrap.indent(body, '    ')}\n\n\n{below}\n")
     sides = [facts(tmp_path / str(number), model=model.replace(method, one)) for number, one in enumerate(texts)]
     assert messages(*sides) == ["`run` renames the parameter `x` to `y`"]
+
+
+@pytest.mark.parametrize("given", ["from .modeling_net import build as step", "step = build"])
+def test_a_function_that_a_class_gets_is_followed_as_its_method(given: str, tmp_path: Path) -> None:
+    build = "def build(self, size): self.extra = nn.Linear(size, size)\n\n\nclass NetModel"
+    model = HEAD.replace("class NetModel", build).replace(
+        "    config: NetConfig\n", f"    config: NetConfig\n    {given}\n"
+    )
+    sides = [facts(tmp_path / name, f"self.step({name})", model=model) for name in ("2", "3")]
+    assert messages(*sides) == [
+        "changes the shape of `extra.weight` from `(2, 2)` to `(3, 3)`",
+        "changes the shape of `extra.bias` from `(2)` to `(3)`",
+    ]
+
+
+TAKEN_AWAY = {
+    "a method": ("del run", ["no longer defines `run`"]),
+    "a method under a condition": ("if SIZE:\n    del run", ["no longer defines `run`"]),
+    "a method that comes again": ("del run\ndef run(self, x, size=SIZE, width=8): ...", []),
+    "a method with another name": ("walk = run\ndel run", ["no longer defines `run`"]),
+    "a variable": ("del _no_split_modules", ["removes `_no_split_modules`"]),
+}
+
+
+@pytest.mark.parametrize("case", TAKEN_AWAY)
+def test_what_the_body_of_a_class_takes_away_is_told(case: str, tmp_path: Path) -> None:
+    text, wanted = TAKEN_AWAY[case]
+    old = HEAD.replace("    config: NetConfig\n", "    config: NetConfig\n    _no_split_modules = ['Block']\n")
+    new = old.replace("\n\n\n__all__", f"\n{textwrap.indent(text, '    ')}\n\n\n__all__")
+    assert messages(*(facts(tmp_path / name, model=one) for name, one in (("old", old), ("new", new)))) == wanted
 
 
 SETTINGS = {
