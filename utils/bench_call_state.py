@@ -12,7 +12,7 @@ from datetime import date
 import torch
 from torch import nn
 
-from modular_converter.parallel.engine.base.settings import refuse_modes
+from modular_converter.parallel.engine.base.call_state import refuse_modes
 from modular_converter.parallel.engine.base.watched_state import WatchedCode, WatchedState
 from modular_converter.parallel.torch_switches import TorchSwitches
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.engine.base.settings import settings_of
+from modular_converter.parallel.engine.base.call_state import settings_of
 from modular_converter.parallel.engine.remote.caller_state import configs_in
 from modular_converter.parallel.modules import is_plain
 

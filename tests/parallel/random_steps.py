@@ -30,7 +30,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.api import parallelize
-from modular_converter.parallel.engine.base.settings import settings_of
+from modular_converter.parallel.engine.base.call_state import settings_of
 from modular_converter.parallel.engine.remote.caller_state import configs_in
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError, one_line
 from modular_converter.parallel.layout import Training

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from modular_converter.parallel.api import parallelize
-from modular_converter.parallel.engine.base.settings import settings_of
+from modular_converter.parallel.engine.base.call_state import settings_of
 from modular_converter.parallel.engine.remote.caller_state import configs_in
 from modular_converter.parallel.engine.remote.same_answers import OnlyThere
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError, one_line

@@ -31,8 +31,7 @@ from modular_converter.parallel.errors import ApplyError, PlanError, PlanFormatE
 from modular_converter.parallel.pipeline.flow import flow_of, layers_entry, tensors_of
 from modular_converter.parallel.pipeline.prove import derive_pipeline
 from modular_converter.parallel.pipeline.stage import copy_without_data
-from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
-from modular_converter.parallel.plans.plan import Plan, is_expert_plan
+from modular_converter.parallel.plans.plan import PipelinePlan, Plan, is_expert_plan
 from modular_converter.parallel.plans.resolve import Piece, fitting, resolve
 from modular_converter.parallel.plans.text_checks import entries_for, matches, parse_plan, placed, read_plan
 from modular_converter.parallel.proof.judge import Verdict

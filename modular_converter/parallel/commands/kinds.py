@@ -22,8 +22,7 @@ from modular_converter.parallel.commands.common import (
     set_option,
 )
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.plans.pipeline_plan import PipelinePlan, library_text
-from modular_converter.parallel.plans.plan import Plan
+from modular_converter.parallel.plans.plan import PipelinePlan, Plan, library_text
 from modular_converter.parallel.plans.text_checks import placed, read_plan
 
 

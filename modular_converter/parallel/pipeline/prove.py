@@ -21,7 +21,7 @@ from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.chain import Chain, ModuleGroup, balanced, chains_of, fed, spans
 from modular_converter.parallel.pipeline.flow import flow_of, layer_paths, layers_entry
 from modular_converter.parallel.pipeline.stage import StageModule
-from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
+from modular_converter.parallel.plans.plan import Entry, PipelinePlan
 from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.proof.compare import Subject, reference, run_model
 from modular_converter.parallel.proof.judge import (

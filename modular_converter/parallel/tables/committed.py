@@ -13,7 +13,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_M
 from modular_converter.parallel.errors import BuildError, PlanError
 from modular_converter.parallel.pipeline.prove import pipeline_of_trace, verify_pipeline
 from modular_converter.parallel.plans.emit import to_library
-from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.on_ranks import check_on_threads
 from modular_converter.parallel.proof.prove import Derived, prove

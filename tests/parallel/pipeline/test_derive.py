@@ -20,7 +20,7 @@ from modular_converter.parallel.pipeline.prove import (
     verify_pipeline,
 )
 from modular_converter.parallel.pipeline.stage import StageModule
-from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan, library_text
+from modular_converter.parallel.plans.plan import Entry, PipelinePlan, library_text
 from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.solve.follow import PARAMETERS, dependence
 from modular_converter.parallel.trace.record import record

@@ -18,7 +18,7 @@ from modular_converter.parallel.pipeline.prove import (
     verify_pipeline,
 )
 from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, part_of
-from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.plan import PipelinePlan
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from modular_converter.parallel.engine.base.settings import (
+from modular_converter.parallel.engine.base.call_state import (
     adopt,
     changed_since,
     random_states,

@@ -18,14 +18,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.engine.base.dropout import draw_as_first
-from modular_converter.parallel.engine.base.settings import (
+from modular_converter.parallel.engine.base.call_state import (
     HOOKS_OF_ALL,
     pickled,
     random_states,
     settings_changes,
     settings_of,
 )
+from modular_converter.parallel.engine.base.dropout import draw_as_first
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.engine.group.kept_gathered import WATCHED, end_broken, keeps_gathered
 from modular_converter.parallel.engine.group.parts_of_batch import PartsOfBatch

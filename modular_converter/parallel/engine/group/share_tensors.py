@@ -27,7 +27,7 @@ import torch.distributed as dist
 from torch.autograd.graph import increment_version
 from torch.distributed.tensor import DTensor
 
-from modular_converter.parallel.engine.base.caches import caches_in
+from modular_converter.parallel.engine.base.call_state import caches_in
 from modular_converter.parallel.engine.group.same_calls import CALLS, refused_here
 from modular_converter.parallel.errors import MAKE_WHOLE, ApplyError
 from modular_converter.parallel.pipeline.stage import without_data

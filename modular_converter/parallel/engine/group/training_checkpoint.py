@@ -31,7 +31,7 @@ from torch.distributed.checkpoint.planner import TensorWriteData, WriteItem, Wri
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from modular_converter.parallel.engine.base.settings import apply_changes, pickled, settings_changes, settings_of
+from modular_converter.parallel.engine.base.call_state import apply_changes, pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.group.process_grid import ProcessGrid
 from modular_converter.parallel.engine.group.same_calls import called_by_all, everywhere, from_first_process
 from modular_converter.parallel.engine.group.spread import Spread, each_once, entries_in, spread_of

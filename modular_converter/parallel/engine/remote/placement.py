@@ -17,8 +17,14 @@ from typing import Any
 import torch
 
 from modular_converter.parallel.choice.skeleton import Item, Skeleton
-from modular_converter.parallel.engine.base.caches import caches_in, has_content, objects_in, take_changes
-from modular_converter.parallel.engine.base.settings import random_states, set_random_states
+from modular_converter.parallel.engine.base.call_state import (
+    caches_in,
+    has_content,
+    objects_in,
+    random_states,
+    set_random_states,
+    take_changes,
+)
 from modular_converter.parallel.engine.base.watched_state import StateChange
 from modular_converter.parallel.engine.remote.same_answers import StoredTensor, with_stream
 from modular_converter.parallel.errors import ApplyError

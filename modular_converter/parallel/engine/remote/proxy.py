@@ -32,10 +32,9 @@ from modular_converter.parallel.engine.base.adapted import (
     state_of_adapters,
     wrap,
 )
-from modular_converter.parallel.engine.base.caches import ModelThere
+from modular_converter.parallel.engine.base.call_state import ModelThere, pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.memory import MemoryFigures, without_devices
 from modular_converter.parallel.engine.base.preflight import CHANGE_WEIGHTS, refusals, refuse
-from modular_converter.parallel.engine.base.settings import pickled, settings_changes, settings_of
 from modular_converter.parallel.engine.base.trials_of_model import UNPROVEN, refuse_unproven
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
 from modular_converter.parallel.engine.base.weights_there import (

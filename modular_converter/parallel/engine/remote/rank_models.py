@@ -14,16 +14,17 @@ import torch
 
 from modular_converter.parallel.choice.skeleton import Skeleton, assemble_model
 from modular_converter.parallel.engine.base.attention_heads import WholeAttentions, local_modules, wants_attentions
-from modular_converter.parallel.engine.base.caches import Changes, Held
-from modular_converter.parallel.engine.base.dropout import SharedDropout
-from modular_converter.parallel.engine.base.memory import usage
-from modular_converter.parallel.engine.base.settings import (
+from modular_converter.parallel.engine.base.call_state import (
     Change,
+    Changes,
+    Held,
     adopt,
     apply_changes,
     changed_since,
     settings_of,
 )
+from modular_converter.parallel.engine.base.dropout import SharedDropout
+from modular_converter.parallel.engine.base.memory import usage
 from modular_converter.parallel.engine.base.watched_state import CodeFacts, StateChange, WatchedState, take_over
 from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, read_share
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in

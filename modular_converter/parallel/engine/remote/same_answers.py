@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 import torch
 
-from modular_converter.parallel.engine.base.caches import ModelThere, StreamHere, caches_in, is_cache
+from modular_converter.parallel.engine.base.call_state import ModelThere, StreamHere, caches_in, is_cache
 from modular_converter.parallel.engine.base.weights_there import stored_there
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.modules import is_plain

@@ -17,12 +17,18 @@ import torch.distributed as dist
 
 from modular_converter.parallel import transformers_private
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
-from modular_converter.parallel.engine.base.caches import Changes, objects_in, take_changes
-from modular_converter.parallel.engine.base.settings import changed_since, random_states, set_random_states
+from modular_converter.parallel.engine.base.call_state import (
+    Changes,
+    changed_since,
+    objects_in,
+    random_states,
+    set_random_states,
+    take_changes,
+)
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
 from modular_converter.parallel.pipeline.stage import StageModule
-from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.plan import PipelinePlan
 from modular_converter.parallel.trace.record import forward_names
 
 

@@ -19,8 +19,8 @@ from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_sc
 from modular_converter.parallel.choice.loss_of_parts import refuse_mixed_rows, single_rows
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta, tried_without_data
 from modular_converter.parallel.choice.small_instances import small_instance, small_settings, target_like
+from modular_converter.parallel.engine.base.call_state import settings_of
 from modular_converter.parallel.engine.base.preflight import refuse_narrow
-from modular_converter.parallel.engine.base.settings import settings_of
 from modular_converter.parallel.engine.group.gradients import norm_of, refuse_other_type, scale_gradients
 from modular_converter.parallel.engine.group.in_process_group import refuse_other_weights
 from modular_converter.parallel.engine.group.parts_of_batch import WrittenBuffers
@@ -65,17 +65,18 @@ from modular_converter.parallel.engine.stages.scheduled_stage import (
     bare_leaves,
     own_loss,
     refuse_parts_of_one_result,
+    shared_weights,
+    summed_gradients,
     what_was_not_handed_over,
     with_late_receives,
 )
-from modular_converter.parallel.engine.stages.shared_weights import shared_weights, summed_gradients
 from modular_converter.parallel.errors import ApplyError, BuildError, NotHere
 from modular_converter.parallel.modules import is_of_library, is_plain
 from modular_converter.parallel.pipeline.chain import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths, layers_entry
 from modular_converter.parallel.pipeline.prove import cuts_of, derive_pipeline, proven_pipeline_plan
 from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute, free_weights
-from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup, under_transforms

@@ -8,7 +8,7 @@ pytest.importorskip("transformers")
 from transformers import CLIPConfig, GenerationConfig, LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.base.settings import (  # noqa: E402
+from modular_converter.parallel.engine.base.call_state import (  # noqa: E402
     apply_changes,
     settings_changes,
     settings_of,

@@ -26,7 +26,7 @@ from transformers import (  # noqa: E402
 
 from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.base.attention_heads import HeadCounts, local_modules, whole_heads  # noqa: E402
-from modular_converter.parallel.engine.base.caches import caches_in, has_content
+from modular_converter.parallel.engine.base.call_state import caches_in, has_content
 from modular_converter.parallel.engine.remote.placement import _forget_handle  # noqa: E402
 from modular_converter.parallel.engine.remote.same_answers import (  # noqa: E402
     OnlyThere,

@@ -10,19 +10,25 @@ import pytest
 import torch
 
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
-from modular_converter.parallel.engine.stages import shared_weights as shared_weights_module
+from modular_converter.parallel.engine.stages import scheduled_stage as shared_weights_module
 from modular_converter.parallel.engine.stages.in_layout import PipelineInLayout
 from modular_converter.parallel.engine.stages.in_layout import _part_of as part_of
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
-from modular_converter.parallel.engine.stages.scheduled_stage import FirstError, ScheduledStage, own_loss
-from modular_converter.parallel.engine.stages.shared_weights import SharedWeight, SharedWeights, summed_gradients
+from modular_converter.parallel.engine.stages.scheduled_stage import (
+    FirstError,
+    ScheduledStage,
+    SharedWeight,
+    SharedWeights,
+    own_loss,
+    summed_gradients,
+)
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.pipeline.chain import spans
 from modular_converter.parallel.pipeline.flow import flow_of
 from modular_converter.parallel.pipeline.prove import pipeline_of_trace, verify_pipeline
 from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
-from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import Resolution
 from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.tiny.build import build, target_of
