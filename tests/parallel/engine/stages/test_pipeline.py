@@ -270,7 +270,7 @@ def test_a_shared_weight_that_no_process_used_keeps_no_gradient(monkeypatch: pyt
         found += torch.tensor([0.0, 1.0, 1.0])  # the other process
 
     monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
-    monkeypatch.setattr(shared_weights_module, "_sum", lambda gradient, one: gradient.mul_(2))
+    monkeypatch.setattr(shared_weights_module, "_sum", lambda gradient, *_: gradient.mul_(2))
     with summed_gradients(weights):
         used.grad = torch.ones(2)
     assert idle.grad is None and used.grad is not None and elsewhere.grad is not None
