@@ -30,7 +30,6 @@ from modular_converter.parallel.engine.base.call_state import caches_in, has_con
 from modular_converter.parallel.engine.remote.placement import _forget_handle  # noqa: E402
 from modular_converter.parallel.engine.remote.same_answers import (  # noqa: E402
     OnlyThere,
-    Stays,
     check_plain,
     hold,
 )
@@ -328,7 +327,7 @@ def test_generators_stand_where_one_device_would_leave_them(ranks):
 
 
 def test_an_object_that_the_ranks_keep_is_told_where_code_uses_it():
-    one = OnlyThere(Stays("layers.0.found", "Tree"))
+    one = OnlyThere("layers.0.found", "Tree")
     for use in (lambda: one.leaves, lambda: one[0], lambda: len(one)):
         with pytest.raises(
             ApplyError, match="layers.0.found was stored by a call on the ranks, and a Tree .* does not come back"
