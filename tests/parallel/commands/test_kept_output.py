@@ -15,7 +15,7 @@ import pytest
 SCRIPT = """
 import sys, time
 from pathlib import Path
-from modular_converter.parallel.commands.advise import Output, kept_output
+from modular_converter.parallel.commands.kept_output import Output, kept_output
 
 def compute():
     print("computed")
