@@ -126,6 +126,7 @@ def test_candidates_that_run_come_before_those_that_do_not() -> None:
         ["…", "2 more with --format json", "", "", "", ""],
     ]  # fmt: skip
     assert len(report.advice_table(advice(*REST, *RUNS), 3)[1]) == 6
+    assert report.advice_table(advice(*REST[:2], *RUNS), 2)[1][-1][1].startswith("1 more")
 
 
 @pytest.mark.parametrize(
@@ -223,12 +224,14 @@ def test_pictures_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     page = report.advice_page(advice(RUNS[0], REST[0], REST[1], staged), "m", timeline)
     (memory, parts, unit, limit), (time, kinds, milliseconds) = drawn
     assert [bar.label for bar in memory] == ["fsdp2 (recompute, 2 forwards, sync_each_batch)", "pp2 (chunks=2, 1F1B)", "pp2 (chunks=4, 1F1B)"]  # fmt: skip
+    assert sum(memory[0].parts) * GIB == MEMORY.total
     assert memory[0].parts == (3 + 2**-10, 1.5, 1.0, 2.0, 0.5, 0.25 + 0.125 + 0.0625) and memory[0].text == "8.44 GiB"
     assert (parts, unit, limit) == (report.MEMORY_PARTS, "GiB", 10.0)
     assert [bar.parts for bar in time] == [(125.0, 62.5, 31.25, 31.25), (250.0, 125.0, 62.5, 62.5)]
     assert (time[0].text, kinds, milliseconds) == ("2 s", report.TIME_PARTS, "ms")
     assert "<h2>Memory of a device at the peak: the line is what a D&lt;1&gt; has</h2>\nPICTURE" in page
     assert "<h2>Time for a row, and of a step</h2>\nPICTURE" in page
+    assert "<h2>The schedule of the fastest layout in stages</h2>\npp2" in page
     assert "pp2 (chunks=2, schedule=1F1B)|1.5 s without the update, 25.0% of it idle" in page
     assert f"<pre><code>{report.escape(report.line_to_run(advice(RUNS[0]), 'm'))}</code></pre>" in page
     assert "Time for a row, and of an answer" in report.advice_page(advice(forecast("tp2", tokens=9)), "m", timeline)
@@ -259,3 +262,24 @@ def test_the_places_of_a_picture() -> None:
     ]
     empty = report.bar_picture([report.StackedBar("a", (0.0,), "0")], ("x",), "s")
     assert "limit" not in empty and 'width="0.00"' in empty
+
+
+def test_names_are_escaped_and_what_does_not_run_is_shown() -> None:
+    found = advice(REST[0])
+    cluster = replace(found.question.cluster, device=replace(DEVICE, name="<b>&"))
+    page = report.advice_page(
+        replace(found, question=replace(found.question, cluster=cluster), model="<i>"), "<script>"
+    )
+    assert not re.search("<b>|<i>|<script>", page) and "<h1>&lt;i&gt; on 4x&lt;b&gt;&amp;</h1>" in page
+    assert "needs 30 GiB" in page and "Time for a row" not in page
+    (model,) = re.findall("parallelize.*", report.advice_page(advice(forecast("tp2", tokens=9)), "<script>"))
+    assert "&lt;script&gt;" in model
+
+
+def test_a_page_has_all_layouts_in_a_table() -> None:
+    (table,) = re.findall("<h2>All layouts</h2>\n<div class=.wide.>\n<table>\n(.*)\n</table>\n</div>", report.advice_page(advice(*REST[1:]), "m"), re.DOTALL)  # fmt: skip
+    assert table.splitlines() == [
+        "<tr>" + "".join(f'<th scope="col">{name}</th>' for name in "layout,options,memory,a step,tokens/s,why".split(",")) + "</tr>",
+        "<tr><td>tp4</td><td></td><td></td><td></td><td></td><td>no heads</td></tr>",
+        "<tr><td>ep2</td><td></td><td></td><td></td><td></td><td>no experts</td></tr>",
+    ]  # fmt: skip

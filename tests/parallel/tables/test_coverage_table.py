@@ -53,6 +53,33 @@ def test_models_with_other_numbers_in_the_loader_are_named():
     assert "| b | verified | outputs through the library's loader differ by 6.4 |" in said
 
 
+def test_plans_in_classes_are_counted_by_their_outcomes():
+    given = {"b": ("verified", "same"), "a": ("verified", "same"), "c": ("not comparable", "")}
+    rows = [
+        {"model": name, "committed": {"state": state, "reason": "why", "outcome": outcome, "loader": "verified"}}
+        for name, (state, outcome) in given.items()
+    ]
+    said = committed_section([*rows, {"model": "d", "committed": None}])
+    assert said.startswith("3 model types carry a `base_model_tp_plan`, of their own or in their parts: ")
+    assert ": 2 same, 1 not comparable. 3 run in transformers' loader.\n" in said
+    assert said.splitlines()[-3:] == [
+        "| a | verified | yes |  |  |  | same |",
+        "| b | verified | yes |  |  |  | same |",
+        "| c | not comparable: why | yes |  |  |  | not comparable |",
+    ]
+
+
+def test_a_state_is_told_with_its_reason_and_notes():
+    given = [("verified", {}), ("empty", {}), ("refused", {"unproven": 2}), ("verified", {"retreat": "r" * 70})]
+    told = [
+        "verified",
+        "empty",
+        "refused: " + "x" * 110 + " (outputs alone for 2 weights)",
+        f"verified (after {'r' * 60})",
+    ]
+    assert [coverage._state({"state": state, "reason": "x" * 120, **more}) for state, more in given] == told
+
+
 @pytest.mark.parametrize(
     ("names", "states", "told"),
     [

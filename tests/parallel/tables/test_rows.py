@@ -81,7 +81,7 @@ class Proofs:
         return self.theirs
 
     def row(self, monkeypatch):
-        ticks = itertools.count(1.0, 0.5)
+        ticks = itertools.count(1.0, 0.1234)
         monkeypatch.setattr(coverage.time, "monotonic", lambda: next(ticks))
         return coverage._row(TARGET, "the pool")
 
@@ -94,9 +94,9 @@ def test_a_row_has_what_was_derived_and_proven(monkeypatch):
         "class": "Model",
         "state": "verified",
         "reason": "",
-        "derive_s": 0.5,
-        "prove_s": 0.5,
-        "seconds": 2.0,
+        "derive_s": 0.12,
+        "prove_s": 0.12,
+        "seconds": 0.49,
         "share": 0.1235,
         "sharded": 0.75,
         "collectives": 5,
@@ -134,7 +134,7 @@ def test_an_empty_plan_and_errors_are_told(monkeypatch):
     assert proofs.row(monkeypatch)["state"] == "empty"
     monkeypatch.setattr(coverage, "derive_model", lambda target, uses: 1 / 0)
     row = proofs.row(monkeypatch)
-    assert (row["state"], row["reason"], row["seconds"]) == ("failed", "ZeroDivisionError: division by zero", 0.5)
+    assert (row["state"], row["reason"], row["seconds"]) == ("failed", "ZeroDivisionError: division by zero", 0.12)
     proofs = Proofs(monkeypatch)
     monkeypatch.setattr(coverage, "holds_at", lambda target, plan: 1 / 0)
     row = proofs.row(monkeypatch)
