@@ -507,7 +507,7 @@ def _is_grouped(module: Any) -> bool:
     try:
         shapes = ((hidden, 2 * inner), (inner, hidden))
         drawn = [torch.randn(experts, *(s if module.is_transposed else s[::-1]), generator=generator) for s in shapes]
-        trial._parameters = {name: torch.nn.Parameter(one, False) for name, one in zip(WEIGHTS, drawn)}
+        trial._parameters = {name: torch.nn.Parameter(one) for name, one in zip(WEIGHTS, drawn)}
         trial.num_experts = experts
         given = torch.randn(tokens, hidden, generator=generator)
         index = torch.rand(tokens, experts - 1, generator=generator).argsort(-1)[:, :routes]  # the last has no route

@@ -1,6 +1,8 @@
 """Experts in fewer kernels: only where the module's own grouped form computes the same."""
 
 import copy
+import logging
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from transformers.models.gpt_oss.modeling_gpt_oss import GptOssConfig, GptOssExp
 from transformers.models.mixtral.modeling_mixtral import MixtralExperts
 
 from modular_converter.parallel.inference import fused as experts
-from modular_converter.parallel.inference.fused import combined, fuse_experts
+from modular_converter.parallel.inference.fused import combine_kernel, combined, fuse_experts
 from modular_converter.parallel.shard.forwards import swap_forward
 
 
@@ -63,11 +65,11 @@ def test_experts_that_agree_are_fused(number, kind, counted):
 
 
 def test_the_module_keeps_its_own_forward_otherwise(counted):
-    fused = made()
+    fused, one = made(), made()
     fuse_experts(fused)
     counted.clear()
     args = given(6)
-    fused(*args)  # with gradients
+    assert torch.equal(fused(*args), one(*args))  # with gradients
     with torch.no_grad():
         fused.config._experts_implementation = "batched_mm"
         fused(*args)
@@ -139,6 +141,45 @@ def test_other_experts_are_left_alone():
     config = GptOssConfig(hidden_size=16, intermediate_size=32, num_local_experts=4)
     config._experts_implementation = "grouped_mm"
     assert fuse_experts(GptOssExperts(config)) == 0  # with biases
+
+
+class Refusing(MixtralExperts):
+    def forward(self, *args):
+        raise ValueError("not these")
+
+
+def test_experts_that_refuse_the_trial_are_left_alone_with_a_word(caplog):
+    with caplog.at_level(logging.INFO, "modular_converter"):
+        assert fuse_experts(made(own=Refusing)) == 0
+    assert "Refusing keeps its own forward: ValueError: not these" in caplog.text
+
+
+@torch.no_grad()
+def test_what_may_be_computed_in_fewer_kernels():
+    fused = made()
+    fuse_experts(fused)
+    hidden, index, weights = given(6)
+    assert fused._may_be_fused(hidden, index, weights)
+    half = hidden.bfloat16()
+    for other in ((half, index, weights), (hidden[:-1], index, weights), (hidden, index, weights[:, :1])):
+        assert not fused._may_be_fused(*other)
+    assert not fused._may_be_fused(hidden, index, weights.double())
+    fused.to(torch.bfloat16)
+    assert fused._may_be_fused(half, index, weights) and fused._may_be_fused(half, index, weights.bfloat16())
+    fused.down_proj = None  # one of the two is in another form
+    assert not fused._may_be_fused(half, index, weights)
+
+
+def test_the_kernel_is_made_for_gpus_with_a_compiler_alone(monkeypatch):
+    kinds = torch.float32, torch.float32
+    made_without_data = combine_kernel(torch.device("meta"), *kinds)
+    rows, weights = torch.empty(12, 5, device="meta"), torch.empty(4, 3, device="meta")
+    assert made_without_data(rows, None, weights).shape == (4, 5)
+    own = combine_kernel.__wrapped__
+    monkeypatch.setattr(experts, "triton", None)
+    assert own(torch.device("cuda"), *kinds) is combined
+    monkeypatch.setattr(experts, "triton", SimpleNamespace())
+    assert own(torch.device("cpu"), *kinds) is combined
 
 
 def test_the_weighted_sum():
