@@ -178,3 +178,43 @@ def test_a_given_plan_is_tried_on_a_small_instance_with_wider_heads_if_it_can_be
 
 def _raise(*_):
     raise PlanError("no configuration; give one\nmore")
+
+
+def test_an_answer_is_kept_unless_a_plan_is_given(monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "kept_answer", lambda model, question, values: asked.append(question) or values())
+    monkeypatch.setattr(module, "_selected", lambda *given: module.SelectedPlan(PLAN, f"all {given[1:]}", True))
+    monkeypatch.setattr(module, "_selected_experts", lambda *given: module.SelectedPlan(PLAN, f"experts {given[1:]}"))
+    assert module.select_plan(Model(4), None, 2) == (PLAN, "all (None, 2)", True)
+    assert module.select_plan(Model(4), None, 3, experts=True) == (PLAN, "experts (None, 3)", False)
+    assert asked == ["plan for 2", "plan of experts for 3"]
+    assert module.select_plan(Model(4), "given", 2) == (PLAN, "all ('given', 2)", True) and len(asked) == 2
+
+
+@pytest.mark.parametrize(("size", "ranks"), [(2, 2), (3, 2), (4, 4), (6, 2), (8, 4)])
+def test_a_plan_is_restricted_to_what_the_model_and_the_ranks_allow(size, ranks, monkeypatch):
+    steps = {"own_instance": None, "_warn_of_branches": None, "log_kept": None}
+    steps |= {"_own_or_derived": (LESS, "where", True), "_tried": (LESS, "given")}
+    steps |= {"restricted_to_layers": (LESS, "of layers"), "restricted_to_numbers": (PLAN, " in scope")}
+    calls = {}
+    for name, answer in steps.items():
+        monkeypatch.setattr(
+            module, name, lambda *given, name=name, answer=answer: calls.update({name: given}) or answer
+        )
+    monkeypatch.setattr(module, "fitted", lambda *given: calls.update(fitted=given) or (given[1], "that fit"))
+    model = Model(4)
+    assert module._selected(model, None, size) == (PLAN, "that fit in scope", True)
+    assert calls["_own_or_derived"] == (model, ranks) and calls["_warn_of_branches"] == (model,)
+    assert calls["restricted_to_layers"] == (model, LESS, "where", ranks, True)
+    assert calls["fitted"] == (model, LESS, "of layers", size, ranks, False)
+    assert calls["restricted_to_numbers"] == (model, LESS, size, ranks, False)
+    assert calls["log_kept"] == (model, PLAN, size)
+    calls.pop("restricted_to_layers")
+    given = str(PLAN)
+    assert module._selected(model, given, size).restricted and "restricted_to_layers" not in calls
+    assert calls["fitted"][2:] == ("given", size, ranks, True) and calls["restricted_to_numbers"][-1] is True
+    steps = (EMPTY, "; b left whole, since not proven: a reason")
+    monkeypatch.setattr(module, "restricted_to_numbers", lambda *given: steps)
+    assert module._selected(model, given, size).plan == EMPTY and module._selected(model, None, 1).plan == EMPTY
+    with pytest.raises(ApplyError, match=f"^Model: nothing would be shared out, each of {size} devices would hold the whole model: a reason; use"):  # fmt: skip
+        module._selected(model, None, size)
