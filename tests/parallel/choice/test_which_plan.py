@@ -218,3 +218,66 @@ def test_a_plan_is_restricted_to_what_the_model_and_the_ranks_allow(size, ranks,
     assert module._selected(model, given, size).plan == EMPTY and module._selected(model, None, 1).plan == EMPTY
     with pytest.raises(ApplyError, match=f"^Model: nothing would be shared out, each of {size} devices would hold the whole model: a reason; use"):  # fmt: skip
         module._selected(model, None, size)
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_the_plan_of_example_inputs_is_the_first_that_holds_at_this_number_of_ranks(staged, monkeypatch, caplog):
+    model, own, logged = Model(4), SimpleNamespace(target="a target"), []
+    found = derived(LESS, lines=["u"])
+    found.checked = lambda plan, size: verdict("differs" if plan in refused else "", [f"on {size}"])
+    monkeypatch.setattr(module, "own_instance", lambda model: own)
+    monkeypatch.setattr(module, "derive_model", lambda *given, **named: logged.append((given, named)) or found)
+    for name in ("log_kept", "_log_hindrances", "_warn_of_branches"):
+        monkeypatch.setattr(module, name, lambda *given, name=name: logged.append((name, *given)))
+    monkeypatch.setattr(module, "skeleton_of", lambda model: "a skeleton")
+    monkeypatch.setattr(module, "fit", lambda skeleton, plan, size: SimpleNamespace(plan=plan, whole={"b": "odd"}))
+    monkeypatch.setattr(module, "is_staged", lambda model: staged)
+    monkeypatch.setattr(module, "whole_between_layers", lambda model, found, size: iter(between))
+    refused, between = [], [LESS, PLAN]
+    origin = "the plan derived from example inputs, verified on 6 ranks of a copy of the model (on 6)"
+    with caplog.at_level(logging.WARNING, "modular_converter"):
+        assert module._selected(model, None, 6) == (LESS, origin, True)
+    assert caplog.messages == ["Model: b stays whole on each of 6 ranks: odd"]
+    assert logged == [
+        (("a target", {}, 2), {"ratios": False, "uses": True, "known": own}),
+        ("_log_hindrances", model, found, 6),
+        ("_warn_of_branches", model),
+        ("log_kept", model, LESS, 6),
+    ]
+    assert module._selected(model, None, 1).origin.endswith(" (u)")  # proven already
+    refused = [LESS]
+    if staged:
+        assert module._selected(model, None, 2).plan == PLAN
+        between = []
+    why = "layers would hand over shares to the next stage" if staged else r"the plan is refused \(layer: differs\)"
+    with pytest.raises(ApplyError, match=f"^2 shares do not fit Model: {why}$"):
+        module._selected(model, None, 2)
+    for plan, reason, why in ((EMPTY, "", "v; w"), (LESS, "no", "layer: no")):
+        found = derived(plan, reason, hindrances=["v", "w"])
+        with pytest.raises(ApplyError, match=f"^Model has no plan: {why}; give one as plan=$"):
+            module._selected(model, None, 2)
+    found = derived(EMPTY)
+    with pytest.raises(ApplyError, match="^Model has no plan: nothing can be sharded; give"):
+        module._selected(model, None, 2)
+
+
+def test_branches_of_other_code_that_no_run_has_tried_are_warned_of(monkeypatch, caplog):
+    monkeypatch.setattr(module, "untried_branches_of", lambda model: untried)
+    monkeypatch.setattr(module, "is_of_the_library", lambda model: ours)
+    for untried, ours in ((["a", "b"], False), ([], False), (["a"], True)):
+        module._warn_of_branches(Model(4))
+    assert caplog.messages == [
+        "Model: no run of the proof has tried a; b: compare answers with the answers of one device"
+    ]
+
+
+def test_the_plan_in_classes_has_rules_for_layers_that_are_there(monkeypatch):
+    model, target = Model(4), SimpleNamespace(name="x")
+    monkeypatch.setattr(module, "small_instance", lambda target, overrides: 1 / 0)  # no rule needs a trace
+    assert module.committed_plan(model, target, {}) == "its classes have no plan"
+    for name in ("_tp_plan", "tp_plan"):  # what the library gathers goes before the class's own
+        setattr(model, name, {"lacking": "colwise", {"_tp_plan": "b", "tp_plan": "a"}[name]: "colwise"})
+        found = module.committed_plan(model, target, {})
+        assert [rule.pattern for rule in found.rules] == [{"_tp_plan": "b", "tp_plan": "a"}[name]]
+    model.tp_plan = {"a": "of_no_kind"}
+    assert module.committed_plan(model, target, {}).startswith("the plan in its classes cannot be used here (")
