@@ -262,9 +262,9 @@ def test_the_plan_of_example_inputs_is_the_first_that_holds_at_this_number_of_ra
 
 
 def test_branches_of_other_code_that_no_run_has_tried_are_warned_of(monkeypatch, caplog):
-    monkeypatch.setattr(module, "untried_branches_of", lambda model: untried)
-    monkeypatch.setattr(module, "is_of_the_library", lambda model: ours)
     for untried, ours in ((["a", "b"], False), ([], False), (["a"], True)):
+        monkeypatch.setattr(module, "untried_branches_of", lambda model, untried=untried: untried)
+        monkeypatch.setattr(module, "is_of_the_library", lambda model, ours=ours: ours)
         module._warn_of_branches(Model(4))
     assert caplog.messages == [
         "Model: no run of the proof has tried a; b: compare answers with the answers of one device"
