@@ -104,7 +104,8 @@ def _static(version: str, releases: Path, states: Path) -> dict[str, Any]:
         with without_collector():
             tree = tree_at(models, profile_settings())
             made = in_processes(_facts_of, tree, sorted(tree.names), 0, lambda done: None)
-        parts = {part: {key: one for each in made for key, one in each[part].items()} for part in made[0]}
+        compared = ("states", "signatures")
+        parts = {part: {key: one for each in made for key, one in each[part].items()} for part in compared}
         path.write_text(json.dumps(parts))
     found: dict[str, Any] = json.loads(path.read_text())
     return found

@@ -175,6 +175,19 @@ def test_the_entries_of_a_body(case: str, tmp_path: Path, unknown_parts: Unknown
     assert not list(unknown_parts(state))
 
 
+def test_the_static_answer_about_a_release_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "utils"))
+    check = importlib.import_module("check_breaking")
+    facts(tmp_path / "tree" / "1.0", "self.proj = nn.Linear(2, 2) if config.other else None")
+    (tmp_path / "tree" / "1.0" / "zoo").rename(tmp_path / "tree" / "1.0" / "transformers")
+    first = check._static("1.0", tmp_path, tmp_path)
+    assert first["states"]["transformers.models.net.modeling_net.NetModel"] == {
+        "proj.weight": False,
+        "proj.bias": False,
+    }
+    assert check._static("1.0", tmp_path, tmp_path) == first
+
+
 @pytest.mark.parametrize(
     "made", ('"{0!r:>90000000000}".format(n)', '"{:>90000000000}".format(n)', '"%90000000000d" % n', "name")
 )
