@@ -314,6 +314,11 @@ def _call(run: LibraryInterpreter, node: ast.Call, frame: Frame) -> Value:
         function = run.attribute(holder, node.func.attr)
         if isinstance(function, Expression) and _may_change(holder, node.func.attr):
             run.not_followed([holder], ast.unparse(node))
+        elif isinstance(holder, Expression) and node.func.attr in _REGISTERING:
+            run.given_to_unknown += 1
+            if isinstance(node.func.value, ast.Attribute):
+                outer = run.evaluate(node.func.value.value, frame)
+                layers.may_be_module(outer, node.func.value.attr, ast.unparse(node), run.place(node, frame))
     else:
         function = run.evaluate(node.func, frame)
         if isinstance(function, External) and function.name.startswith("builtins."):
@@ -451,6 +456,9 @@ def _of_mapping(holder: Items, method: str, arguments: list[Value], *, in_doubt:
     return None
 
 
+_REGISTERING = ("register_buffer", "register_parameter", "add_module", "register_module")
+
+
 def _register(
     run: LibraryInterpreter,
     holder: ObjectValue | Layer,
@@ -459,7 +467,7 @@ def _register(
     named: dict[str, Value],
     place: CodePlace,
 ) -> Value | None:
-    if method not in ("register_buffer", "register_parameter", "add_module", "register_module"):
+    if method not in _REGISTERING:
         return None
     value = arguments[1] if len(arguments) > 1 else named.get("tensor", named.get("module", named.get("param", NONE)))
     name = arguments[0] if arguments else named.get("name", NONE)

@@ -260,6 +260,14 @@ UNKNOWN = {
         "from transformers import ACT2FN\nself.act = ACT2FN[config.act]\nself.apply(lambda part: setattr(part, 'tag', nn.Parameter(torch.ones(1))))",
         ["act"],
     ),
+    "a function that registers something for what a table has": (
+        "from transformers import ACT2FN\nself.act = ACT2FN[config.act]\nself.apply(lambda part: part.register_buffer('tag', torch.ones(1)))",
+        ["act"],
+    ),
+    "a buffer of what a table has": (
+        "from transformers import ACT2FN\nself.act = ACT2FN[config.act]\nself.act.register_buffer('gain', torch.ones(1))",
+        ["act"],
+    ),
     "a name that is filled up": ('setattr(self, "a".zfill(10 ** 9), Block())', ["*"]),
     "a name that is not known": ("setattr(self, config.other, Block())", ["*"]),
     "a parameter by a name that is not known": (
