@@ -108,6 +108,9 @@ LEAVES = "the plan in its classes leaves 75.0% of the weights on each of 2 ranks
 )  # fmt: skip
 def test_the_plan_in_classes_or_the_derived_one(answers, wanted, asked, caplog):
     vars(asked).update(answers)
+    found = answers.get("derived", asked.derived)
+    if not isinstance(found, Exception):
+        found.hindrances = ["a view"]
     with caplog.at_level(logging.INFO, "modular_converter"):
         if isinstance(wanted, str):
             with pytest.raises(ApplyError) as raised:
@@ -115,6 +118,7 @@ def test_the_plan_in_classes_or_the_derived_one(answers, wanted, asked, caplog):
             assert str(raised.value) == wanted
         else:
             assert module._own_or_derived(Model(4), 2) == wanted
+    assert ("Model: a view" in caplog.messages) == (not isinstance(wanted, str) and not wanted[2])
     compared = "no derived plan to compare with the plan in the model's classes: no"
     assert (compared in caplog.messages) == isinstance(answers.get("derived"), PlanError)
 
@@ -149,6 +153,8 @@ def test_experts_are_divided_by_a_plan_of_experts_that_holds(asked, monkeypatch)
         assert str(raised.value).startswith(f"the experts of Mixture cannot be divided ({why}): take a layout with tp")
     with pytest.raises(ApplyError, match="^the given plan divides no experts: "):
         module._selected_experts(Mixture(4), PLAN, 2)
+    monkeypatch.setattr(module, "is_expert_plan", lambda plan: plan == LESS)
+    assert module._selected_experts(Mixture(4), LESS, 2) == (LESS, "the given plan of experts", False)
 
 
 @pytest.mark.parametrize(("settings", "fits"), [({}, True), ({"h": 4}, True), ({"h": 4}, False)])
