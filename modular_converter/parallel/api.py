@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from modular_converter.parallel.tuning.chosen import ChosenLayout
 
 
+@torch.random.fork_rng(devices=[])  # small instances are seeded: the caller's next numbers stay the caller's
 def parallelize(
     model: Any,
     num_gpus: int = 2,

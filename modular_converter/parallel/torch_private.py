@@ -95,6 +95,11 @@ def in_no_pass(unit: Any) -> bool:
     return bool(unit._get_fsdp_state()._training_state is NAMES.find("TrainingState").IDLE)
 
 
+def whole_mesh(mesh: Any) -> Any:
+    """The mesh of which another one is a dimension, or itself."""
+    return mesh._get_root_mesh()
+
+
 def as_root(model: Any) -> Any:
     """The outermost module that ``fully_shard`` was called with; else the first one that is called would be taken for it."""
     model._get_fsdp_state()._lazy_init()

@@ -18,6 +18,7 @@ from modular_converter.parallel.choice.context_parallel import (  # noqa: E402
     compute_in_parts,
     difference_in_parts,
 )
+from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.shard.collectives import FakeGroup  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from tests.parallel.launch import line_of  # noqa: E402
@@ -126,3 +127,10 @@ def test_the_tables_of_the_library_hold_no_model():
     del model
     gc.collect()
     assert held() is None
+
+
+def test_a_part_of_a_model_that_is_called_by_itself_is_refused_at_its_mask():
+    small = build(target_of("llama", "causal"), {})
+    compute_in_parts(small.model, FakeGroup(2, 0))
+    with pytest.raises(ApplyError, match="a part of the model was called by itself"):
+        small.model.model(input_ids=small.inputs["input_ids"])

@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 
 import torch  # noqa: E402
 
-from modular_converter.parallel.errors import ApplyError  # noqa: E402
+from modular_converter.parallel.errors import ApplyError, MissingLibraryError  # noqa: E402
 from modular_converter.parallel.layout import Layout  # noqa: E402
 from modular_converter.parallel.trainer import layout_trainer  # noqa: E402
 from tests.parallel.launch import launch, line_of  # noqa: E402
@@ -95,6 +95,13 @@ def test_a_model_of_other_processes_is_refused(monkeypatch):
             layout_trainer._check_model(SimpleNamespace(layout=Layout.parse(layout)))
     with pytest.raises(ApplyError, match="Linear is not parallelized: give LayoutTrainer the result of"):
         layout_trainer._check_model(torch.nn.Linear(2, 2))
+
+
+def test_a_search_without_optuna_names_the_extra(monkeypatch):
+    monkeypatch.setattr(layout_trainer.importlib.util, "find_spec", lambda name: None)
+    trainer = SimpleNamespace(model_init=lambda: None)
+    with pytest.raises(MissingLibraryError, match=r"optuna is not installed; .*extra `tune`"):
+        layout_trainer.LayoutTrainer.hyperparameter_search(trainer)
 
 
 def test_a_space_names_arguments_alone():

@@ -23,6 +23,7 @@ STAGES = {
     "generated_with_guidance": "runs the model for each token, of which a process has its own stages alone",
     "generated_from_embeddings": "give them in place of inputs_embeds",
     "own_loss_of_other_targets": "rows count otherwise",
+    "beyond_the_vocabulary": 0.0,
 }
 PARTS_OF_STAGES = {
     "in_half_twice": 1e-3,

@@ -319,6 +319,27 @@ def next_numbers(make):
     return torch.rand(4)
 
 
+def beyond_the_vocabulary(make):
+    """The calls that say which id has no row."""
+    model, said = make(llama()), 0
+    calls = {
+        "step": lambda ids: backward(model.train(), input_ids=ids, labels=IDS),
+        "call": lambda ids: model.eval()(input_ids=part(model, ids)),
+        "generate": lambda ids: model.eval().generate(part(model, ids), max_new_tokens=2),
+        "labels": lambda ids: backward(model.train(), input_ids=IDS, labels=ids),
+    }
+    for name, call in calls.items():
+        try:
+            call(IDS + 40)
+        except IndexError as error:
+            said += name == "labels" or make is not prepared or "64 at [2, 5] of the ids of model.emb" in str(error)
+    found = [said]
+    if make is prepared:
+        found = [None] * dist.get_world_size()
+        dist.all_gather_object(found, said)
+    return torch.tensor(min(found))
+
+
 def swapped(make):
     """An average of weights takes their place by ``data``, and they come back."""
     model = make(llama())
@@ -358,6 +379,7 @@ USES = {
         generated_with_guidance,
         generated_from_embeddings,
         own_loss_of_other_targets,
+        beyond_the_vocabulary,
     ),
     "pp2.fsdp": (
         in_half_twice,

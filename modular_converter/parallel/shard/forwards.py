@@ -156,16 +156,23 @@ class _Checked(torch.nn.Embedding):
     _checked_rows: int
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        if not torch.compiler.is_compiling() and _has_values(input):
-            rows = self._checked_rows
-            low, high = torch.stack(torch.aminmax(input)).tolist()
-            if low < 0 or high >= rows:
-                place = ((input < 0) | (input >= rows)).nonzero()[0].tolist()
-                raise IndexError(
-                    f"index out of range: {int(input[tuple(place)])} at {place} of the ids of {self._checked_name}, "
-                    f"which has {rows} rows, 0 to {rows - 1}"
-                )
+        if not torch.compiler.is_compiling():
+            refuse_ids(self, input)
         return super().forward(input)
+
+
+def refuse_ids(table: Any, ids: Any) -> None:
+    """Raise ``IndexError`` for ids out of the range of an embedding of ``check_ids``, wherever its weight is."""
+    rows = getattr(table, "_checked_rows", 0)
+    if not rows or not _has_values(ids):
+        return
+    low, high = torch.stack(torch.aminmax(ids)).tolist()
+    if low < 0 or high >= rows:
+        place = ((ids < 0) | (ids >= rows)).nonzero()[0].tolist()
+        raise IndexError(
+            f"index out of range: {int(ids[tuple(place)])} at {place} of the ids of {table._checked_name}, "
+            f"which has {rows} rows, 0 to {rows - 1}"
+        )
 
 
 def _has_values(ids: Any) -> bool:

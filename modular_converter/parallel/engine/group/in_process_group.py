@@ -289,10 +289,8 @@ def parallelize_here(given: Arguments) -> Any:
     refuse_options(model, grid, given.training, types)
     said = given.verbose if dist.get_rank() == 0 else None
     tell("choosing a plan", said)
-    # Small instances are seeded, and the caller's random state must not change.
-    with torch.random.fork_rng(devices=[]):
-        plan, skeleton = plan_and_skeleton(model, given, types, grid, source)
-        unproven = agreed_unproven(model, given.plan, grid.everyone) if grid.group.size > 1 else frozenset()
+    plan, skeleton = plan_and_skeleton(model, given, types, grid, source)
+    unproven = agreed_unproven(model, given.plan, grid.everyone) if grid.group.size > 1 else frozenset()
     shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
     share = 1.0 if said is None else kept(model, plan, grid.group.size).share / grid.layout.shards
     tell("cutting the weights", said)
@@ -379,8 +377,7 @@ def _sequence_plan(model: Any, plan: Plan, grid: ProcessGrid, skeleton: Skeleton
 
 def _refuse_parts(option: str, cure: str, difference: Callable[[], str], grid: ProcessGrid) -> None:
     """Raise ``ApplyError`` on all processes if outputs or gradients of parts of a sequence differ; all must call it."""
-    with torch.random.fork_rng(devices=[]):
-        said = from_first_process(difference, grid.everyone)
+    said = from_first_process(difference, grid.everyone)
     if said:
         raise ApplyError(f"{option}: on parts of a sequence {said}: {cure}")
 

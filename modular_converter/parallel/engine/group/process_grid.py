@@ -32,6 +32,7 @@ from modular_converter.parallel.modules import own_layers, recompute_layers
 from modular_converter.parallel.proof.judge import HALF_TYPES
 from modular_converter.parallel.shard.collectives import ProcessGroup, exchanged, same
 from modular_converter.parallel.tiny.fields import skips_layers
+from modular_converter.parallel.torch_private import whole_mesh
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +138,16 @@ def mesh_of(kind: str, shape: dict[str, int]) -> DeviceMesh:
     if key not in made:
         made[key] = init_device_mesh(kind, tuple(shape.values()), mesh_dim_names=tuple(shape))
     return made[key]
+
+
+def is_of_models(value: Any) -> bool:
+    """Whether a value is a DTensor over a mesh of ours, or over dimensions of one.
+
+    Results may have the mesh of earlier ones, which torch keeps with their placements: meshes that are equal are one.
+    """
+    return isinstance(value, DTensor) and any(
+        whole_mesh(value.device_mesh) in one.values() for one in _MESHES.values()
+    )
 
 
 def join_group(device: str | torch.device | None, offload: bool = False) -> torch.device:

@@ -5,6 +5,7 @@ A call that processes compute together begins on all of them, or is refused on a
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import datetime
 import functools
@@ -164,7 +165,7 @@ class CallsOfAll:
                 same, which those of a data rank must.
             layers: those of the last forward, which are the same on all where each gathers weights from all.
 
-        Raises ``ApplyError`` on all processes if one refuses, was refused something alone, has set something else, calls
+        Raises ``ApplyError`` (or Python's own error of that process) on all processes if one refuses, was refused something alone, has set something else, calls
         another method, was given another batch, or has made a step that another one has not.
         """
         if self.broken is not None:
@@ -175,9 +176,14 @@ class CallsOfAll:
                 refused = refused or self._other(name, text)
             if self.stepped is not None:
                 refused = refused or self._other("steps", "a step of its optimizer" if self.stepped else "none")
-            own = {"refused": str(refused or ""), "before": self.refused_before, "said": dict(said)}
+            own = {
+                "refused": str(refused or ""),
+                "kind": type(refused).__name__,
+                "before": self.refused_before,
+                "said": dict(said),
+            }
             try:
-                notes = self._met(json.dumps(own) if any(own.values()) else "", refused)
+                notes = self._met(json.dumps(own) if any(own[name] for name in own if name != "kind") else "", refused)
             except ApplyError as error:
                 self.left(error)
                 raise
@@ -240,14 +246,16 @@ class CallsOfAll:
     def ended(self, error: Exception | None) -> None:
         """Wait until all have computed a call to its end, which processes with an error of their own have done, too.
 
-        Raises the error, and on all other processes ``ApplyError`` with it.
+        Raises the error, and on all other processes one with its words, of its class if that is Python's own.
         """
         if len(self.ranks) > 1:
-            notes = self._met(json.dumps({"failed": one_line(_first(error), 600)}) if error else "", None)
+            own = {"failed": one_line(error, 600), "kind": type(error).__name__} if error else {}
+            notes = self._met(json.dumps(own) if own else "", None)
             rank = next((rank for rank, note in notes.items() if note.get("failed")), None)
             if error is None and rank is not None:
-                raise ApplyError(
-                    f"process {rank} failed in this call, which all compute together: {notes[rank]['failed']}"
+                note = notes[rank]
+                raise _as_there(
+                    note, f"process {rank} failed in this call, which all compute together: {note['failed']}"
                 )
         if error is not None:
             raise error
@@ -263,7 +271,7 @@ class CallsOfAll:
             return
         seen.add(self.key)
         if inside or not self.refused_before:
-            self.whose, self.refused_before = getattr(error, "of_process", (self.own, one_line(_first(error), 600)))
+            self.whose, self.refused_before = getattr(error, "of_process", (self.own, one_line(error, 600)))
         self.failures, self.times = self.failures + inside, self.times + 1
         note = [self.number, self.failures, self.times, self.whose, self.refused_before]
         with contextlib.suppress(RuntimeError):  # the store has ended with the process that has it
@@ -424,9 +432,13 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _first(error: BaseException) -> BaseException:
-    """Behind the errors that torch makes of that of a stage."""
-    return error if isinstance(error, ApplyError) else [*_causes(error)][-1]
+def _as_there(note: Mapping[str, Any], words: str) -> Exception:
+    """An error of another process, of its class if that is Python's own."""
+    own = vars(builtins).get(note["kind"])
+    if isinstance(own, type) and issubclass(own, Exception):
+        with contextlib.suppress(TypeError):  # it is made of other values
+            return own(words)
+    return ApplyError(words)
 
 
 def _has_ended(rank: int) -> ApplyError:
@@ -473,9 +485,8 @@ def _refuse_notes(notes: Mapping[int, Mapping[str, Any]], own: int) -> None:
     """Raise ``ApplyError`` if a process refuses the call, was refused something alone, or has set something else."""
     refused = next((rank for rank, note in notes.items() if note.get("refused")), None)
     if refused is not None:
-        raise ApplyError(
-            f"process {refused} refuses this call, which all compute together: {notes[refused]['refused']}"
-        )
+        note = notes[refused]
+        raise _as_there(note, f"process {refused} refuses this call, which all compute together: {note['refused']}")
     before = [rank for rank, note in notes.items() if note.get("before")]
     if before and len(before) < len(notes):
         raise ApplyError(

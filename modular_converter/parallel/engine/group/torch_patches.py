@@ -36,7 +36,7 @@ from modular_converter.parallel.engine.group.gradients import (
 )
 from modular_converter.parallel.engine.group.kept_gathered import note_data
 from modular_converter.parallel.engine.group.optimizer_steps import before_step, norm_of_whole
-from modular_converter.parallel.engine.group.process_grid import mean_over
+from modular_converter.parallel.engine.group.process_grid import is_of_models, mean_over
 from modular_converter.parallel.engine.group.same_calls import digest_of, meet_of, refused_here, together
 from modular_converter.parallel.engine.group.share_tensors import DRAWN, ShareTensor, note_step, without_other_stages
 from modular_converter.parallel.engine.group.spread import weights_of_units
@@ -111,6 +111,7 @@ class WholeOperations:
         self.handlers[_NUMBER] = on_whole
         self.handlers |= dict.fromkeys(_forms(DRAWN), _noise)
         self.handlers |= dict.fromkeys(_forms("index_put_ index_put"), on_whole)
+        self.handlers = {one: functools.partial(_of_models, handler) for one, handler in self.handlers.items()}
 
     def enter(self, users: Any) -> None:
         for operation, handler in self.handlers.items():
@@ -134,16 +135,27 @@ def _placed_with_others() -> Iterator[Any]:
             yield operation
 
 
+def _of_models(handler: Callable[..., Any], operation: Any, args: Any, kwargs: Any) -> Any:
+    """What a handler makes of DTensors of our models; of those of others, what torch does."""
+    if any(map(is_of_models, pytree.tree_leaves((args, kwargs)))):
+        return handler(operation, args, kwargs)
+    return _of_torch(operation, args, kwargs)
+
+
+def _of_torch(operation: Any, args: Any, kwargs: Any) -> Any:
+    handlers = dtensor_dispatcher._custom_op_handlers
+    own = handlers.pop(operation, None)  # torch looks there first, and has no other way to its own code
+    try:
+        return operation(*args, **kwargs)
+    finally:
+        handlers[operation] = own
+
+
 def _with_plain(operation: Any, args: Any, kwargs: Any) -> Any:
     """An operation on DTensors, and perhaps on tensors of the caller's own, for which torch's own code is an error."""
     if TracingContext.try_get() is None and any(True for _ in plain_among(args, kwargs)):
         return on_whole(operation, args, kwargs)
-    handlers = dtensor_dispatcher._custom_op_handlers
-    handlers.pop(operation, None)  # torch looks there first, and has no other way to its own code
-    try:
-        return operation(*args, **kwargs)
-    finally:
-        handlers[operation] = _with_plain
+    return _of_torch(operation, args, kwargs)
 
 
 def on_whole(operation: Any, args: Any, kwargs: Any) -> Any:
@@ -198,6 +210,8 @@ def _placed(own: Callable[..., Any], operation: Any, args: Any, kwargs: Any, inf
     torch keeps a choice where it computes the result itself. A view that is taken here is kept in its other table: a row
     took 1.6 ms instead of 0.5.
     """
+    if not any(map(is_of_models, pytree.tree_leaves((args, kwargs)))):
+        return own(operation, args, kwargs, info, try_cache)
     try:
         found = own(operation, args, kwargs, info, try_cache or is_view(operation))
     except (RuntimeError, NotImplementedError):
@@ -297,12 +311,20 @@ class Patch:
 
 
 class Added:
-    """An attribute of DTensors in place of the one that they have from plain tensors."""
+    """An attribute of DTensors in place of the one that they have from plain tensors.
+
+    Args:
+        made: a property, or a function, which those of our models have as a method.
+    """
 
     users: Any = ()
 
     def __init__(self, name: str, made: Any) -> None:
-        self.name, self.made = name, made
+        def called(weight: Any, *args: Any, **kwargs: Any) -> Any:
+            own = made.__get__(weight) if is_of_models(weight) else getattr(super(DTensor, weight), name)
+            return own(*args, **kwargs)
+
+        self.name, self.made = name, called if callable(made) else made
 
     def enter(self, users: Any) -> None:
         self.users = users
@@ -383,6 +405,8 @@ def _averaged(users: Any, own: Any, tensor: Any, *args: Any, **kwargs: Any) -> A
     These have parts of a batch, and a loss of the caller's own in which whole weights meet them. Gradients of penalties are
     the same on all, so that their mean is no other.
     """
+    if not is_of_models(tensor):
+        return own(tensor, *args, **kwargs)
     if not let_go.computes_together() and any(not isinstance(one, Replicate) for one in tensor.placements):
         meet_of("full_tensor of a weight or gradient", tensor.device_mesh.mesh.flatten().tolist())
     found = own(tensor, *args, **kwargs)

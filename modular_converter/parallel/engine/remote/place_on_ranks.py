@@ -438,12 +438,11 @@ def _with_plan(given: Arguments) -> Arguments:
 
 def _prepare(given: Arguments, session: Session, checkpoint: Checkpoint | None) -> _Ready:
     model, size = given.model, len(session.devices)
-    with torch.random.fork_rng(devices=[]):  # small instances are seeded: the caller's next numbers stay the caller's
-        plan, origin, _ = select_plan(model, given.plan, size)
-        check_text(plan)
-        skeleton, tensors = dismantle(model, kept_types(model, given.weight_type))
-        plan, pieces = kept_fit(model, skeleton, plan, size)
-        unproven = unproven_arguments(model)
+    plan, origin, _ = select_plan(model, given.plan, size)
+    check_text(plan)
+    skeleton, tensors = dismantle(model, kept_types(model, given.weight_type))
+    plan, pieces = kept_fit(model, skeleton, plan, size)
+    unproven = unproven_arguments(model)
     return _Ready(plan, origin, skeleton, tensors, pieces, checkpoint, unproven=unproven)
 
 
@@ -458,17 +457,16 @@ def _compared(given: Arguments, session: Session, ready: _Ready, probe: Probe | 
 
     found, name = compared(ready.plan), type(given.model).__name__
     if found.difference and given.plan is None:
-        with torch.random.fork_rng(devices=[]):
-            deeper = _deeper_plan(given.model, 4 if len(session.devices) % 4 == 0 else 2)
-            if deeper is not None:
-                plan, pieces = check_fit(ready.skeleton, deeper[0], len(session.devices))
-                other = compared(plan)
-                if not other.difference:
-                    fails = f"{name}: {ready.origin} fails on one layer of each kind ({found.difference})"
-                    logger.warning("%s; used instead: %s", fails, deeper[1])
-                    log_kept(given.model, plan, len(session.devices))
-                    ready = replace(ready, plan=plan, origin=deeper[1], pieces=pieces)
-                    return _with_origin(replace(ready, tried=other.placement), other.ran)
+        deeper = _deeper_plan(given.model, 4 if len(session.devices) % 4 == 0 else 2)
+        if deeper is not None:
+            plan, pieces = check_fit(ready.skeleton, deeper[0], len(session.devices))
+            other = compared(plan)
+            if not other.difference:
+                fails = f"{name}: {ready.origin} fails on one layer of each kind ({found.difference})"
+                logger.warning("%s; used instead: %s", fails, deeper[1])
+                log_kept(given.model, plan, len(session.devices))
+                ready = replace(ready, plan=plan, origin=deeper[1], pieces=pieces)
+                return _with_origin(replace(ready, tried=other.placement), other.ran)
     refuse_difference(found.difference, "on the ranks than here", isinstance(probe, Probe) and probe.draws)
     return _with_origin(replace(ready, tried=found.placement), found.ran)
 

@@ -83,9 +83,8 @@ class PipelineInLayout(InLayout, Pipeline):
         self._resolution = Resolution({}, (), ())
         if grid.group.size > 1:
             kept = kept_types(model, None)
-            with torch.random.fork_rng(devices=[]):
-                plan, self._skeleton = plan_and_skeleton(model, given, kept, grid, source)
-                unproven = agreed_unproven(model, given.plan, grid.everyone)
+            plan, self._skeleton = plan_and_skeleton(model, given, kept, grid, source)
+            unproven = agreed_unproven(model, given.plan, grid.everyone)
             self._resolution = resolve(plan, model)
         self._tensors = grid.group
         assert training.chunks is not None and grid.stages is not None

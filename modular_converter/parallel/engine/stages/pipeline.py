@@ -80,6 +80,7 @@ from modular_converter.parallel.plans.plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup, under_transforms
+from modular_converter.parallel.shard.forwards import check_ids, refuse_ids
 from modular_converter.parallel.tiny.arguments import inputs_by_name
 from modular_converter.parallel.tiny.build import Small
 from modular_converter.parallel.tiny.inputs import examples_of, remember_examples
@@ -232,6 +233,7 @@ class Pipeline(Checkpoints):
         count, stages = len(layer_paths(model, self._plan)), self._stages_in_all
         cuts = cuts_of(model, self._plan, stages) if balance is None else cuts_of_balance(balance, count, stages)
         self._layers = spans(cuts, count)
+        check_ids(model)
         self._shapes: Any = copy_without_data(model)
         do_not_recompute(self._shapes)
         vars(self._shapes).update(vars(settings_of(model)))  # the caller's own
@@ -566,6 +568,7 @@ class Pipeline(Checkpoints):
             )
         if not len(input_ids):
             raise ApplyError(NO_ROWS)
+        self._refuse_ids(input_ids)
         if self._decoder is None:
             self._decoder = Decoder(self.stages, self._shapes, self._plan, self._group, self._place)
         return self._decoder
@@ -582,7 +585,13 @@ class Pipeline(Checkpoints):
     def _batch(self, inputs: dict[str, Any]) -> Batch:
         if "use_cache" in forward_names(self._shapes) and inputs.get("use_cache") is None:
             inputs = {**self._as_with_a_cache(inputs), "use_cache": False}
+        self._refuse_ids(inputs.get("input_ids"))
         return batch_of(inputs, self._chunks, self._place, self._rows)
+
+    def _refuse_ids(self, ids: Any) -> None:
+        """Raise ``IndexError`` for ids that the first stage would meet alone, while the others wait for it."""
+        with contextlib.suppress(AttributeError, NotImplementedError):  # of a module that names no table
+            refuse_ids(self._shapes.get_input_embeddings(), ids)
 
     def _as_with_a_cache(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Inputs by which a forward without a cache computes what a forward with one does, where the model would keep one.

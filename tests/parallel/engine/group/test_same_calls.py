@@ -33,7 +33,7 @@ def both(*calls):
         try:
             call()
             return ""
-        except ApplyError as error:
+        except Exception as error:
             return str(error)
 
     with ThreadPoolExecutor(2) as pool:
@@ -131,6 +131,11 @@ def test_the_end_of_a_call_tells_the_error_of_one_to_all(pair):
     zero, one = pair
     told = both(lambda: zero.ended(None), lambda: one.ended(ApplyError("of a stage")))
     assert told == ["process 1 failed in this call, which all compute together: ApplyError: of a stage", "of a stage"]
+    told = both(lambda: zero.ended(None), lambda: one.ended(IndexError("of an id")))
+    assert told == ["process 1 failed in this call, which all compute together: IndexError: of an id", "of an id"]
+    for error in (UnicodeDecodeError("utf8", b"a", 0, 1, "of bytes"), torch.OutOfMemoryError("of memory")):
+        told = both(lambda: zero.ended(None), lambda error=error: one.ended(error))
+        assert told[0].startswith("process 1 failed in this call, which all compute together: ")
     assert both(lambda: zero.ended(None), lambda: one.ended(None)) == ["", ""]
 
 

@@ -13,6 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.group import torch_patches
+from modular_converter.parallel.engine.group.process_grid import mesh_of
 from modular_converter.parallel.engine.group.torch_patches import (
     PATCHES,
     AssignedData,
@@ -224,7 +225,7 @@ def test_what_torch_places_nowhere_is_computed_on_whole_weights_while_a_model_is
     if dist.is_initialized():
         pytest.skip("another group is there already")
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    weight = distribute_tensor(torch.arange(6.0).view(3, 2), init_device_mesh("cpu", (1,)), [Shard(0)])
+    weight = distribute_tensor(torch.arange(6.0).view(3, 2), mesh_of("cpu", {"tp": 1}), [Shard(0)])
     model = torch.nn.Linear(2, 2)
     PATCHES.enter(model)
     try:
@@ -235,6 +236,48 @@ def test_what_torch_places_nowhere_is_computed_on_whole_weights_while_a_model_is
         weight[1][0] = 7.0
         weight[0] = torch.tensor([8.0, 9.0])
         assert (weight + torch.ones(3, 2)).full_tensor().tolist() == [[9, 10], [8, 1], [5, 6]]
+    finally:
+        PATCHES.leave(model)
+        dist.destroy_process_group()
+
+
+# What torch does with a DTensor, or its words.
+OF_TORCH = {
+    "full_tensor": lambda one: one.full_tensor().tolist(),
+    "cdist": lambda one: torch.cdist(one, one),
+    "write an entry": lambda one: (one.__setitem__(0, 7.0), one.to_local().tolist())[1],
+    "write a row": lambda one: one.__setitem__(0, torch.ones(2)),
+    "add": lambda one: one + torch.ones(3, 2),
+    "copy": lambda one: one.copy_(torch.ones(3, 2)),
+    "new": lambda one: type(one.new(3)).__name__,
+    "numpy": lambda one: one.numpy(),
+    "noise": lambda one: (torch.manual_seed(3), torch.rand_like(one).to_local().tolist())[1],
+    "select": lambda one: type(one[1]).__name__,
+    "sum": lambda one: str(one.sum().placements),
+}
+
+
+def answers(mesh):
+    found = {}
+    for name, call in OF_TORCH.items():
+        try:
+            found[name] = str(call(distribute_tensor(torch.arange(6.0).view(3, 2), mesh, [Shard(0)])))
+        except Exception as error:
+            found[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+    return found
+
+
+def test_dtensors_of_others_are_as_torch_has_them_while_a_model_is_there():
+    if dist.is_initialized():
+        pytest.skip("another group is there already")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    model, others = torch.nn.Linear(2, 2), init_device_mesh("cpu", (1,), mesh_dim_names=("others",))
+    try:
+        before = answers(others)
+        PATCHES.enter(model)
+        assert answers(others) == before
+        own = answers(mesh_of("cpu", {"tp": 1}))
+        assert {name for name in own if own[name] != before[name]} >= {"cdist", "write a row", "add", "copy", "numpy"}
     finally:
         PATCHES.leave(model)
         dist.destroy_process_group()
