@@ -69,7 +69,8 @@ def without_trial(kinds: Set[type], small: Set[type]) -> str:
 def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
     """The settings that differ from the defaults and change a model's arithmetic but not its size.
 
-    These are switches, kinds, absent parts (None) and single heads. Settings of an inner configuration have dotted names.
+    These are switches, kinds, absent parts (None), single heads, and a single label, whose loss is that of a number. Settings of
+    an inner configuration have dotted names.
     """
     if not config_fields(config):
         return {}
@@ -90,7 +91,8 @@ def small_overrides(config: Any, default: Any = None) -> dict[str, Any]:
         words = _are_words(value)
         by_layer = words and _KINDS.search(item.name) is not None and _is_by_layer(config, value)
         plain = isinstance(value, (bool, str)) or value is None or single or (words and not by_layer)
-        if plain and value != usual and (words or not isinstance(usual, (list, dict))):
+        label = item.name == "id2label" and isinstance(value, dict) and len(value) == 1
+        if value != usual and (label or (plain and (words or not isinstance(usual, (list, dict))))):
             found[item.name] = value
     return found
 

@@ -183,7 +183,11 @@ def _module_pieces(path: str, module: torch.nn.Module, rule: PlanRule) -> dict[s
         message = f"{path}: style {rule.style} wants a module with weight and bias, not {sorted(own) or 'none'}"
         if "weight" not in own and isinstance(getattr(module, "weight", None), torch.Tensor):
             message += f": its weight is computed from other parameters; {PLAIN_WEIGHT}"
-        elif not own and not isinstance(module, torch.nn.ModuleList) and any(True for _ in module.parameters()):
+        elif (
+            (unknown or not own)
+            and not isinstance(module, torch.nn.ModuleList)
+            and any(True for _ in module.parameters())
+        ):
             message += (
                 f": the plan knows no parts of a {type(module).__name__}: give plan= with rules for them, add LoRA by peft, whose "
                 "adapters are cut as their layers, or take a layout without tp, such as fsdp2"

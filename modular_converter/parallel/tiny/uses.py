@@ -417,7 +417,7 @@ def _lengths(target: Target, small: Small, overrides: Mapping[str, Any]) -> Iter
         return
     yield Use("one token", dataclasses.replace(small, inputs=with_length(small.inputs, 1)))
     try:
-        trace = record(fresh(target, overrides, small.strategy), small.inputs, small.name)
+        trace = record(_anew(target, small, overrides), small.inputs, small.name)
     except TraceError:
         return
     rows, length = ids.shape
@@ -472,6 +472,8 @@ def _anywhere(compared: Comparison) -> Comparison:
 
 def _with_room(target: Target, small: Small, overrides: Mapping[str, Any], length: int) -> torch.nn.Module:
     """The model with enough positions for a length, if its configuration limits positions."""
+    if not target.config_class:
+        return small.model
     config: Any = small.model.config
     values = {
         field.name: getattr(config, field.name, None)
@@ -480,9 +482,14 @@ def _with_room(target: Target, small: Small, overrides: Mapping[str, Any], lengt
     }
     more = {name: 2 * length for name, value in values.items() if type(value) is int and value < 2 * length}
     try:
-        return fresh(target, {**overrides, **more}, small.strategy)
+        return _anew(target, small, {**overrides, **more})
     except Exception:  # other sizes depend on the number of positions
-        return fresh(target, overrides, small.strategy)
+        return _anew(target, small, overrides)
+
+
+def _anew(target: Target, small: Small, overrides: Mapping[str, Any]) -> torch.nn.Module:
+    """The model before its first forward; of a module with example inputs, which no configuration makes, a copy."""
+    return fresh(target, overrides, small.strategy) if target.config_class else copy_of(small.model)
 
 
 def _padded(small: Small) -> Small | None:

@@ -58,6 +58,18 @@ def test_a_mean_is_one(name: str, labels: Any, options: dict[str, Any]) -> None:
         assert not is_no_mean_of_parts(model_of(name), labels, options)
 
 
+def test_a_loss_of_one_number_is_a_mean_also_when_a_forward_has_set_its_kind() -> None:
+    from transformers import BertConfig, BertForSequenceClassification
+
+    config = BertConfig(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=64, num_labels=1
+    )
+    model = BertForSequenceClassification(config)
+    model(input_ids=TOKENS, labels=torch.ones(3))
+    assert model.config.problem_type == "regression"
+    assert not is_no_mean_of_parts(model, torch.ones(3), {})
+
+
 @pytest.mark.parametrize(
     ("name", "labels", "options"),
     [

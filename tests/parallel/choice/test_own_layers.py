@@ -13,6 +13,7 @@ from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.choice.select_plan import kept, select_plan  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402
 from modular_converter.parallel.proof.on_ranks import check_model_on_threads  # noqa: E402
+from modular_converter.parallel.tiny.inputs import remember_examples  # noqa: E402
 from tests.parallel.own_layers import (  # noqa: E402
     WithRoutes,
     WithRoutesToStacks,
@@ -23,6 +24,28 @@ from tests.parallel.own_layers import (  # noqa: E402
 
 
 IDS = torch.randint(5, 90, (2, 40), generator=torch.Generator().manual_seed(4))
+
+
+class Tagger(torch.nn.Module):
+    """Without a configuration; its input has the name of the library's."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.inside, self.tags = (
+            torch.nn.Embedding(90, 32),
+            torch.nn.Linear(32, 64),
+            torch.nn.Linear(64, 3),
+        )
+
+    def forward(self, input_ids):
+        return self.tags(torch.relu(self.inside(self.words(input_ids))))
+
+
+def test_a_module_without_a_configuration_that_takes_ids_has_a_plan_for_other_lengths():
+    model = Tagger()
+    remember_examples(model, {"input_ids": IDS}, False)
+    plan, origin, _ = select_plan(model, None, 2)
+    assert "from example inputs" in origin and "one token" in origin and kept(model, plan, 2).share < 0.6
 
 
 @pytest.mark.parametrize(

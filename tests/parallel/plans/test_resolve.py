@@ -170,3 +170,12 @@ def test_a_module_put_around_a_layer_is_told_with_a_cure():
         ApplyError, match=r"layer: style colwise .*: the plan knows no parts of a Lora: .* add LoRA by peft"
     ):
         resolve(Plan.parse("plan own\nrule layer colwise\n"), model)
+
+
+def test_a_layer_with_parts_that_no_plan_knows_is_named_with_the_cure():
+    model = Model()
+    model.layers[0].low_rank = torch.nn.Parameter(torch.zeros(2, 2))
+    with pytest.raises(
+        ApplyError, match=r"not \['bias', 'low_rank', 'weight'\]: the plan knows no parts of a Linear: .*by peft"
+    ):
+        resolve(Plan.parse("plan x\nrule layers.0 colwise\n"), model)

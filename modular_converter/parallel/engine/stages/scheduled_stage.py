@@ -171,8 +171,8 @@ class ClockedStage(pipelining.PipelineStage):
         with self.clock.action(Work.FORWARD, self.stage_index, fwd_chunk_id):
             try:
                 return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
-            except RuntimeError as error:  # torch makes one of each error of the stage
-                raise error.__cause__ or error  # noqa: B904
+            except RuntimeError as error:
+                raise _without_torch(error)  # noqa: B904
 
     def backward_one_chunk(
         self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
@@ -200,7 +200,12 @@ class ClockedStage(pipelining.PipelineStage):
         try:
             yield not errors.ends_work
         except Exception as error:
-            errors.note(error)
+            errors.note(_without_torch(error))
+
+
+def _without_torch(error: Exception) -> Any:
+    """The error of a stage, of which torch makes a ``RuntimeError`` with the forms of its arguments."""
+    return error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
 
 
 # Values of an output that are the same for all micro-batches.
