@@ -109,7 +109,7 @@ class Sharded(InLayout, MemoryFigures):
 
     @called_by_all(_everyone)
     def unshard(self: Any) -> Any:
-        """Make the model whole again, in place, on every rank; all ranks must call it.
+        """Make the model whole again, in place, on every rank; all ranks must call it, once: its own class has no such method.
 
         With data ranks it is refused; use ``full_state_dict`` there.
         """

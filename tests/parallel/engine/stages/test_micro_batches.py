@@ -42,8 +42,11 @@ def test_rows_are_those_that_grow_with_the_batch() -> None:
     assert rows_of({"ids": ids, "table": torch.zeros(5, 4)}) == {"ids": 0}
     with pytest.raises(ApplyError, match="table has 4 entries in dimension 0, as many as the batch has rows"):
         rows_of({"ids": ids, "table": torch.zeros(4, 4)})
-    with pytest.raises(ApplyError, match="does not run with one more row"):
+    with pytest.raises(ApplyError, match=r"does not run with these inputs \(TypeError: .*'tables'"):
         rows_of({"ids": ids, "tables": torch.zeros(4, 4)})
+    four = RowDimensions(lambda given: given["ids"] + given["ids"].new_zeros(4, 1), "ids")
+    with pytest.raises(ApplyError, match="does not run with one more row"):
+        four.of({"ids": ids})
 
 
 def test_rows_may_be_another_dimension() -> None:
