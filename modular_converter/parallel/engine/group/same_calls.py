@@ -176,14 +176,10 @@ class CallsOfAll:
                 refused = refused or self._other(name, text)
             if self.stepped is not None:
                 refused = refused or self._other("steps", "a step of its optimizer" if self.stepped else "none")
-            own = {
-                "refused": str(refused or ""),
-                "kind": type(refused).__name__,
-                "before": self.refused_before,
-                "said": dict(said),
-            }
+            own = {"refused": str(refused or ""), "before": self.refused_before, "said": dict(said)}
+            note = own | {"kind": type(refused).__name__} if any(own.values()) else {}
             try:
-                notes = self._met(json.dumps(own) if any(own[name] for name in own if name != "kind") else "", refused)
+                notes = self._met(json.dumps(note) if note else "", refused)
             except ApplyError as error:
                 self.left(error)
                 raise

@@ -144,7 +144,9 @@ class RowDimensions:
                 self._refuse_tables(inputs, dims, size)
                 return dims
         if alone := self._fails(inputs, {}):
-            raise ApplyError(f"the model does not run with these inputs ({alone}): give others, or chunks=1 if they are right")
+            raise ApplyError(
+                f"the model does not run with these inputs ({alone}): give others, or chunks=1 if they are right"
+            )
         raise ApplyError(
             f"the model does not run with one more row, so its batch cannot be divided ({failure}); give chunks=1"
         )
