@@ -16,6 +16,7 @@ from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.arguments import BLANK_WEIGHTS
 from modular_converter.parallel.engine.group import kept_gathered, same_calls, torch_patches
 from modular_converter.parallel.engine.group.gradients import refuse_wrapped
+from modular_converter.parallel.engine.group.process_grid import mesh_of
 from modular_converter.parallel.engine.group.sharded_model import of_same_type, until_all_are_done
 from modular_converter.parallel.engine.group.training_checkpoint import saved_buffers
 from modular_converter.parallel.errors import ApplyError
@@ -177,7 +178,7 @@ def test_hooks_of_weights_that_no_gradient_would_reach_are_refused(alone):
 
 
 def test_files_of_safetensors_with_weights_that_are_shared_out_are_refused_in_words(alone):
-    weight = distribute_tensor(torch.ones(4, 2), init_device_mesh("cpu", (1,)), [Shard(0)])
+    weight = distribute_tensor(torch.ones(4, 2), mesh_of("cpu", {"tp": 1}), [Shard(0)])
     gc.collect()
     before = "storage" in vars(type(weight))  # while a model of another test is still there
     model = parallelize(net(), layout="tp1", device="cpu", plan="plan x\n")
@@ -199,7 +200,7 @@ def test_a_fused_step_takes_shares_as_they_are(alone, monkeypatch, kind):
     """torch has no placements for these steps; whole weights and gradients would take three times their memory."""
     user = parallelize(net(), layout="tp1", device="cpu", plan="plan x\n")
     monkeypatch.setattr(torch_patches, "on_whole", None)
-    mesh, start = init_device_mesh("cpu", (1,)), torch.arange(8.0).view(4, 2)
+    mesh, start = mesh_of("cpu", {"tp": 1}), torch.arange(8.0).view(4, 2)
     cut, whole = nn.Parameter(distribute_tensor(start, mesh, [Shard(0)])), nn.Parameter(start.clone())
     for weight in (cut, whole):
         optimizer = kind([weight], 0.1, fused=True)
