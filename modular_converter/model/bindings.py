@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from modular_converter.model.nodes import children, decorators_of, dotted, super_attribute, walk, walk_until
+from modular_converter.model.nodes import children, decorators_of, dotted, super_attribute, walk_until
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -349,10 +349,10 @@ class _Found:
     @property
     def changed_paths(self) -> frozenset[str]:
         """The paths of `changed_objects`."""
-        return frozenset(path for node in self.changed_objects if (path := dotted(_object(node))))
+        return frozenset(path for node in self.changed_objects if (path := dotted(object_of(node))))
 
 
-def _object(node: ast.expr) -> ast.expr:
+def object_of(node: ast.expr) -> ast.expr:
     """The path of the object in `a.b[0][1]` or `a.b[0].c()`: `a.b`."""
     while not isinstance(node, (ast.Name, ast.Attribute)) or not dotted(node):
         inner = getattr(node, "value", None) or getattr(node, "func", None)
@@ -360,24 +360,6 @@ def _object(node: ast.expr) -> ast.expr:
             break
         node = inner
     return node
-
-
-def fills(node: ast.AST, path: str) -> bool:
-    """Whether code changes what the object at a path holds, by an index or as a list, a dictionary or a set: it does
-    more than set the object up, as `self.places.requires_grad_(False)` does.
-    """
-    for part in walk(node):
-        if isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Load):
-            changed = [part.value]
-        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in MUTATORS:
-            changed = [part.func.value, *part.args]
-        elif isinstance(part, ast.Call) and getattr(part.func, "id", "") == "next":
-            changed = part.args[:1]
-        else:
-            continue
-        if any(dotted(_object(one)) == path for one in changed):
-            return True
-    return False
 
 
 # One reader for each kind of node that is more than its children.

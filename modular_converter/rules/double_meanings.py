@@ -9,7 +9,7 @@ from collections.abc import Collection, Container, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule
-from modular_converter.model.bindings import MUTATORS, Function, bindings_in, bindings_of, covers, instance_of
+from modular_converter.model.bindings import bindings_of, covers
 from modular_converter.model.class_blocks import Member
 from modular_converter.model.nodes import (
     decorators_of,
@@ -22,6 +22,7 @@ from modular_converter.model.nodes import (
     walk,
 )
 from modular_converter.model.overriding import INIT_SUBCLASS, sought_above
+from modular_converter.model.state import changes_state
 from modular_converter.rules._words import WRITE_OUT, Obstacle, not_mergeable
 from modular_converter.rules.made_classes import makers_of_heirs
 
@@ -178,28 +179,9 @@ def _is_alike(member: Member) -> bool:
     changes neither a class nor what its module holds, of which the generated class and file have their own.
     """
     if member.is_function:
-        return not _PLAIN.isdisjoint(decorators_of(member.function)) and not _changes_state(member.function)
+        return not _PLAIN.isdisjoint(decorators_of(member.function)) and not changes_state(member.function)
     value = getattr(member.node, "value", None)
     return isinstance(member.node, ast.ClassDef) or (value is not None and isinstance(value, ast.Constant))
-
-
-def _changes_state(method: Function) -> bool:
-    """Whether a method without an instance sets or fills something other than its local names."""
-    bindings = bindings_in(method)
-    own = bindings.local - {instance_of(method)}
-    if any(one.declared_global for one in bindings.everywhere):
-        return True
-    for node in walk(*method.body):
-        match node:
-            case ast.Attribute(owner, _, ast.Store() | ast.Del()) | ast.Subscript(owner, _, ast.Store() | ast.Del()):
-                is_own = dotted(owner).partition(".")[0] in own
-            case ast.Call(ast.Attribute(owner, name)) if name in MUTATORS:
-                is_own = dotted(owner).partition(".")[0] in {*own, ""}
-            case _:
-                is_own = True
-        if not is_own:
-            return True
-    return False
 
 
 def _looks_at_classes(classes: TwoClasses) -> Iterator[Obstacle]:

@@ -20,7 +20,6 @@ from modular_converter.model.bindings import (
     attributes_set,
     bindings_in,
     bindings_of,
-    own_nodes,
     parameters_of,
 )
 from modular_converter.model.class_blocks import ClassBlock, class_node
@@ -45,6 +44,7 @@ from modular_converter.model.overriding import (
     metaclass_of,
 )
 from modular_converter.model.resolver import is_plain_metaclass
+from modular_converter.model.state import returned
 from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed, not_mergeable
 
 
@@ -407,7 +407,7 @@ def _getting_class(texts: tuple[str, ...], method: str, *, is_factory: bool) -> 
     for node in own:
         if isinstance(node, (*FUNCTIONS, ast.Lambda)):
             functions = [] if is_factory else [node]
-            functions += _returned(node) if isinstance(node, Function) else []
+            functions += returned(node) if isinstance(node, Function) else []
             found += ((one, name) for one in functions for name in [*parameters_of(one)][:1])
         elif isinstance(node, ast.ClassDef):
             found += _method(node, "__call__" if is_factory else "__init__")
@@ -416,14 +416,6 @@ def _getting_class(texts: tuple[str, ...], method: str, *, is_factory: bool) -> 
         elif isinstance(node, ast.Name) and isinstance(used, ast.ClassDef):  # `TABLE.register`, of `TABLE = Table()`
             found += _method(used, method)
     return found
-
-
-def _returned(function: Function) -> list[Function | ast.Lambda]:
-    """The functions within one that it names in what it returns."""
-    nodes = own_nodes(function)
-    named = walk(*(one for one in nodes if isinstance(one, ast.Return)))
-    names = {one.id for one in named if isinstance(one, ast.Name)}
-    return [one for one in nodes if isinstance(one, Function) and one.name in names]
 
 
 def _method(node: ast.ClassDef, name: str) -> list[_Taker]:

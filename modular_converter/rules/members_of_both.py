@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from modular_converter.findings import ClassFinding, Finding, Location, Rule, finding_at
-from modular_converter.model.bindings import Function, bindings_in, bindings_of, covers, parameters_of, signature_of
+from modular_converter.model.bindings import Function, bindings_of, covers, parameters_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, ClassBlock, inherited_name
 from modular_converter.model.index import is_docstring
 from modular_converter.model.nodes import (
@@ -20,7 +20,6 @@ from modular_converter.model.nodes import (
     named_values,
     parse,
     walk,
-    written,
 )
 from modular_converter.model.overriding import (
     INIT_SUBCLASS,
@@ -32,12 +31,13 @@ from modular_converter.model.overriding import (
     is_removal,
     method_key,
 )
+from modular_converter.model.state import filled_defaults, is_mutable, remembers
 from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed
 from modular_converter.rules.made_classes import changes_of_makers, entered_as_heir, makers_of_heirs
 
 
 if TYPE_CHECKING:
-    from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, TwoClasses
+    from modular_converter.facts import ClassFacts, Facts, GeneratedDefinition, Parent, TwoClasses
     from modular_converter.model.class_blocks import Member
 
 
@@ -370,11 +370,6 @@ SHARED_CLASS_ATTRIBUTE = Rule(
     "MC339", "shared-class-attribute", "two classes would no longer share an object of their parent"
 )
 
-IMMUTABLE = frozenset(
-    ["bool", "bytes", "complex", "float", "frozenset", "int", "property", "range", "slice", "str", "tuple"]
-)
-"""The calls whose result nothing can change."""
-
 
 def check_shared_class_attribute(facts: Facts) -> Iterator[Finding]:
     """Find objects in the body of a parent that code changes in place, where it has several heirs, or is copied beside one."""
@@ -391,8 +386,10 @@ def check_shared_class_attribute(facts: Facts) -> Iterator[Finding]:
         code = _code_of_heirs(facts, (other, one), attributes)
         found = [each for each in attributes if code.changes(each, each in mutable)]
         methods = (method.node for method in parent.members.methods if method.name not in own)
+        found += (each for method in methods for each in filled_defaults(method))
+        found += (each for each in _remembering(facts, parent, own) if each not in found and not code.gives_own(each))
         heir, first = (_written_as(facts, each) for each in (one, other))
-        for name in (*found, *(each for method in methods for each in _filled_defaults(method))):
+        for name in found:
             yield SHARED_CLASS_ATTRIBUTE.finding(
                 facts.at_class(one),
                 f"`{name}` of `{parent.original}` is one object for `{first}` and `{heir}`, but each generated class has "
@@ -413,23 +410,22 @@ def _mutable_attributes(node: ast.ClassDef) -> Iterator[str]:
     for one in node.body:
         if isinstance(one, ast.ClassDef):
             yield from (f"{one.name}.{name}" for name in _mutable_attributes(one))
-        elif isinstance(one, (ast.Assign, ast.AnnAssign)) and _is_mutable(one.value):
+        elif isinstance(one, (ast.Assign, ast.AnnAssign)) and is_mutable(one.value):
             yield from bindings_of(one).binds
 
 
-def _filled_defaults(method: Function) -> Iterator[str]:
-    """The parameters whose default is an object that the method changes."""
-    effects = bindings_in(method).effects
-    for one in signature_of(method.args).parameters.values() if effects.objects_changed else ():
-        if one.name in effects.objects_changed - effects.binds and _is_mutable(one.default):
-            yield one.name
+def _remembering(facts: Facts, parent: Parent, own: Set[str]) -> Iterator[str]:
+    """The members of a parent that remember something: see `remembers`. `own` are the names that its heirs bind anew."""
+    body = parent.members.node.body
+    inner = {one.name: one for one in body if isinstance(one, Function)}
 
+    def find(path: str) -> ast.AST | None:
+        text = next(iter(facts.texts_of(path, parent, "")), "") if path not in inner else ""
+        return inner.get(path) or next(iter(parse(text).body), None)
 
-def _is_mutable(value: object) -> bool:
-    """Whether an expression makes an object that can be changed."""
-    if isinstance(value, ast.Call):
-        return written(value.func).rpartition(".")[2] not in IMMUTABLE
-    return isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp))
+    for name, value in (*named_values(body), *inner.items()):
+        if name not in own and remembers(value, find) and not (name in inner and any(filled_defaults(inner[name]))):
+            yield name
 
 
 class _Part(NamedTuple):
@@ -454,8 +450,11 @@ class _CodeOfHeirs(NamedTuple):
         if any(covers(path, bound) for one in self.parts for bound in one.binds for path in by_name):
             return True
         paths = [({f"{held}.{attribute}" for held in one.held}, one) for one in self.parts] if is_mutable else ()
-        is_own = any(held & one.sets for held, one in paths)
-        return not is_own and any(held & one.changes for held, one in paths)
+        return any(held & one.changes for held, one in paths) and not self.gives_own(attribute)
+
+    def gives_own(self, attribute: str) -> bool:
+        """Whether it gives instances one of their own."""
+        return any(f"{held}.{attribute}" in one.sets for one in self.parts for held in one.held)
 
 
 def _code_of_heirs(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from modular_converter.convert.examine.faults import compile_error, globals_read, top_level_names
@@ -29,6 +29,7 @@ from modular_converter.findings import Finding
 from modular_converter.model.lexer import QUOTED_WORD
 from modular_converter.model.module import Module, Role, Statement
 from modular_converter.model.nodes import dotted, is_super, parse, tested_classes, walk
+from modular_converter.model.state import remembers
 from modular_converter.rules import double_meanings, renamed_words
 from modular_converter.rules._words import name_heirs
 
@@ -246,7 +247,7 @@ def _held_twice(finished: FinishedConversion) -> Iterator[Finding]:
             files.setdefault(name, []).append(file.name)
     twice = frozenset(name for name, of in files.items() if len(of) > 1)
     classes = {one.name for one in finished.definitions if one.role is Role.CLASS}
-    told = set[str]()
+    told, remembering = set[str](), _remembering(finished, twice)
     for one in finished.definitions if twice else ():
         holders = (twice if one.role is Role.FUNCTION else twice - {one.name}) - told
         if holders.isdisjoint({*one.uses, one.name}):
@@ -254,11 +255,22 @@ def _held_twice(finished: FinishedConversion) -> Iterator[Finding]:
         body = parse(one.text).body
         changed = filled_by(body, one.bindings, holders, {}, {})
         changed |= {name for name in holders if any(path.startswith(f"{name}.") for path in one.bindings.bound_paths)}
+        changed |= holders & remembering & one.bindings.module_names - {one.name}
         looked_for = _compared_as_objects(body) | {name for name in classes & holders if _tests_for(one.text, name)}
         for name in sorted(changed | (holders & looked_for)):
             told.add(name)
             is_same = name not in changed
             yield double_meanings.held_twice(finished.at(name), name, one.name, files[name], is_same=is_same)
+
+
+def _remembering(finished: FinishedConversion, names: Set[str]) -> Set[str]:
+    """Those of the names of definitions that hold what remembers something from one use to the next."""
+    texts = {one.name: one.text for one in finished.definitions}
+
+    def find(name: str) -> ast.AST | None:
+        return next(iter(parse(texts.get(name, "")).body), None)
+
+    return {name for name in names if remembers(getattr(one := find(name), "value", one), find)}
 
 
 def _compared_as_objects(nodes: Sequence[ast.AST]) -> set[str]:

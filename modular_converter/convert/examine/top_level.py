@@ -16,10 +16,11 @@ from modular_converter.convert.inherit.rename_neighbours import RenamedNeighbour
 from modular_converter.convert.source.rename import RenamedModule
 from modular_converter.facts import GeneratedDefinition
 from modular_converter.findings import Finding, Location
-from modular_converter.model.bindings import FUNCTIONS, MUTATORS, Bindings, bindings_of, covers, fills
+from modular_converter.model.bindings import FUNCTIONS, MUTATORS, Bindings, bindings_of, covers
 from modular_converter.model.class_blocks import ClassChange, changes_below, parse_class
 from modular_converter.model.module import DEFINITIONS, ImportedName, Module, Role, Statement, has_unread_names
 from modular_converter.model.nodes import decorators_of, parse, walk
+from modular_converter.model.state import fills
 from modular_converter.rules import double_meanings, lost_code
 
 

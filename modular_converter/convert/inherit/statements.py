@@ -13,7 +13,7 @@ from functools import cached_property
 
 from modular_converter.findings import character_column
 from modular_converter.model import lexer
-from modular_converter.model.bindings import Bindings, Effects, Function, bindings_of, covers, fills
+from modular_converter.model.bindings import Bindings, Effects, Function, bindings_of, covers
 from modular_converter.model.class_blocks import (
     INDENT,
     ClassSpan,
@@ -27,6 +27,7 @@ from modular_converter.model.class_blocks import (
 from modular_converter.model.index import first_line, is_docstring
 from modular_converter.model.nodes import dotted, parse, super_attribute, targets_of, walk, written
 from modular_converter.model.overriding import first_parameter
+from modular_converter.model.state import fills
 
 
 BODY_INDENT = 2 * INDENT

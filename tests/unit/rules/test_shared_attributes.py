@@ -84,3 +84,113 @@ def test_code_outside_of_methods_changes_what_is_shared() -> None:
     reader = "class Reader:\n    def f(self):\n        NewMLP.seen.append(1)\n        return NewGate.seen\n"
     assert told("seen = []", below=f"\n\n{reader}") == ["seen"]
     assert not told("seen = []", below="NewMLP.size = len(NewMLP.seen)\n")
+
+
+MAKE = """import functools
+import itertools
+
+
+def old_counter():
+    count = 0
+
+    def tick(self=None):
+        nonlocal count
+        count += 1
+        return count
+
+    return tick
+
+
+def old_memo(function):
+    known = {}
+
+    @functools.wraps(function)
+    def wrapper(self, x):
+        if x not in known:
+            known[x] = function(self, x)
+        return known[x]
+
+    return wrapper
+
+
+def old_told_once(message):
+    told = []
+
+    def decorate(function):
+        def wrapper(self, x):
+            told.append(message)
+            return function(self, x)
+
+        return wrapper
+
+    return decorate
+
+
+def old_collected(function):
+    def wrapper(self, x):
+        found = []
+
+        def note(one):
+            found.append(one)
+
+        note(function(self, x))
+        return found
+
+    wrapper.is_old = True
+    return wrapper
+
+
+class Counter:
+    size = 0
+
+    def tick(self):
+        self.size += 1
+        return self.size
+
+
+class Named:
+    def __init__(self):
+        self.size = 1
+
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def tick(self):
+        return self.size
+
+
+def put(store, x):
+    store.append(x)
+    return len(store)
+
+
+class OldMLP:
+    size = 1
+    {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("member", "expected"),
+    [
+        ("tick = old_counter()", ["tick"]),
+        ("tick = staticmethod(old_counter())", ["tick"]),
+        ("tick = itertools.count().__next__", ["tick"]),
+        ("put = staticmethod(functools.partial(put, []))", ["put"]),
+        ("put = lambda self, x, seen=[]: seen.append(x)", ["put"]),
+        ("steps = Counter()\n    def step(self):\n        return self.steps.tick()", ["steps"]),
+        ("@old_memo\n    def f(self, x):\n        return x", ["f"]),
+        ("@old_told_once('old')\n    def f(self, x):\n        return x", ["f"]),
+        ("@staticmethod\n    @functools.lru_cache(maxsize=None)\n    def f(x):\n        return [x]", ["f"]),
+        ("@staticmethod\n    @functools.lru_cache(maxsize=None)\n    def f(x):\n        return x + 1", []),
+        ("@old_collected\n    def f(self, x):\n        return x", []),
+        ("name = Named()", []),
+        ("put = staticmethod(functools.partial(put, ()))", []),
+        ("put = lambda self, x, seen=(): seen", []),
+        ("def __init__(self):\n        self.tick = old_counter()", []),
+        ("tick = old_counter()\n    def __init__(self):\n        self.tick = old_counter()", []),
+    ],
+)
+def test_what_heirs_share_that_remembers(member: str, expected: list[str]) -> None:
+    modular = "from ..old.modeling_old import OldMLP\n\n\nclass NewMLP(OldMLP):\n    pass\n\n\nclass NewGate(OldMLP):\n    pass\n"
+    assert of_texts(MAKE.replace("    {}\n", f"    {member}\n"), modular) == expected

@@ -4,6 +4,7 @@
 #             the file from the modular. If any change should be done, please apply the change to the
 #                          modular_emu.py file directly. One of our CI enforces this.
 #                🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨
+import functools
 
 
 SEEN = []
@@ -23,7 +24,31 @@ def doubled(size):
     return 2 * size
 
 
+@functools.cache
+def known():
+    return []
+
+
+@functools.cache
+def squared(size):
+    return size * size
+
+
+def make_counter():
+    count = 0
+
+    def tick():
+        nonlocal count
+        count += 1
+        return count
+
+    return tick
+
+
+tick = make_counter()
+
+
 class EmuConfig:
     def __init__(self, size=MISSING):
         self.size = size
-        SEEN.append((doubled(size), counted(), SIZES))
+        SEEN.append((doubled(size), counted(), SIZES, known(), squared(2), tick()))

@@ -4,6 +4,7 @@
 #             the file from the modular. If any change should be done, please apply the change to the
 #                          modular_emu.py file directly. One of our CI enforces this.
 #                🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨🚨
+import functools
 
 
 SEEN = []
@@ -23,6 +24,30 @@ def doubled(size):
     return 2 * size
 
 
+@functools.cache
+def known():
+    return []
+
+
+@functools.cache
+def squared(size):
+    return size * size
+
+
+def make_counter():
+    count = 0
+
+    def tick():
+        nonlocal count
+        count += 1
+        return count
+
+    return tick
+
+
+tick = make_counter()
+
+
 class EmuModel:
     def __init__(self, config):
         self.size = config.size
@@ -30,4 +55,4 @@ class EmuModel:
     def places(self, config):
         if config.size is MISSING:
             return SIZES
-        return len(SEEN), counted(), doubled(3)
+        return len(SEEN), counted(), doubled(3), known(), squared(3), tick()
