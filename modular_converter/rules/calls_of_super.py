@@ -25,8 +25,10 @@ SUPER_KWARGS_WITHOUT_PARENT = Rule(
 def check_super_kwargs_without_parent(facts: Facts) -> Iterator[Finding]:
     """Find methods with `**super_kwargs` that the parent does not define."""
     for one in facts.classes.values():
+        beside = (facts.classes[name] for name in sorted(one.members.base_names & facts.classes.keys()))
+        parent = one.parent or next((above.parent for above in beside if above.is_parent), None)
         for method in one.members.methods if SUPER_KWARGS in one.text else ():
-            parameter, parent = method.super_kwargs, one.parent
+            parameter = method.super_kwargs
             if parameter is None or (parent and parent.defines(method.name)):
                 continue
             lacking = f"`{parent.written}` does not define it" if parent else "the class has no neighbour parent"

@@ -198,6 +198,7 @@ def _looks_at_classes(classes: TwoClasses) -> Iterator[Obstacle]:
 def check_parent_as_class(facts: Facts) -> Iterator[Finding]:
     """Find bases in the generated file, decorators and descriptors that inspect the class which they are those of."""
     looking = [name for name, one in facts.generated.items() if _may_look(one.text)]
+    by_classes = frozenset().union(*(one.uses for one in facts.generated.values() if one.is_class and looking))
     for heir, parent in facts.heirs:
         hooks = [one for _, node in facts.makers_of(parent) for one in node.body]
         for hook in (one for one in hooks if getattr(one, "name", "") == INIT_SUBCLASS):
@@ -209,7 +210,9 @@ def check_parent_as_class(facts: Facts) -> Iterator[Finding]:
                 yield not_mergeable(PARENT_AS_CLASS, facts.at_class(heir), maker.by, reason, cure)
         above = [one.node.name for one in facts.lineage(heir.name)] if looking else []
         for each in (facts.generated[name] for name in looking if name not in above[:1]):
+            # A function that no class names is given one by whoever calls it.
             is_met = each.name in facts.generated[heir.name].uses or heir.name in each.uses
+            is_met |= not each.is_class and each.name not in by_classes
             for node in _methods_of(each) if each.name in above or is_met else ():
                 ignored = OWN_CLASS if each.is_class and each.name not in above else ()
                 for name, reason in _looked_at(node, ast.unparse(node), "", ignored):

@@ -33,6 +33,7 @@ from modular_converter.model.overriding import (
 )
 from modular_converter.model.state import filled_defaults, is_mutable, remembers
 from modular_converter.rules._words import WRITE_OUT, Obstacle, fields_of, listed
+from modular_converter.rules.double_meanings import ANCESTRY
 from modular_converter.rules.made_classes import changes_of_makers, entered_as_heir, makers_of_heirs
 
 
@@ -307,7 +308,7 @@ def _arguments(decorator: ast.expr) -> frozenset[str]:
 TAKEN_DESCRIPTION = Rule(
     "MC342",
     "taken-description",
-    "code reads a docstring or an annotation, which the generated file has otherwise",
+    "code reads a docstring, an annotation or the name of a function, which the generated file has otherwise",
 )
 
 
@@ -364,6 +365,52 @@ def _description_reads(member: Member) -> Iterator[tuple[ast.Attribute | ast.Cal
 
 def _has_docstring(function: Function) -> bool:
     return is_docstring(function.body[0])
+
+
+def check_taken_description(facts: Facts) -> Iterator[Finding]:
+    """Find code that reads the name of a parent's function with that of its class, or the name that it runs under."""
+    for heir, parent in (*facts.heirs, *facts.parents_apart):
+        one = facts.generated.get(heir.name)
+        if one is None:
+            continue
+        for reader in (one, *(each for each in facts.generated.values() if not each.is_class)):
+            is_kept = "__inherited_" in one.text and "co_name" in reader.text
+            looks_up = heir.is_parent and any(word in reader.text for word in ANCESTRY)
+            is_named = heir.name != parent.name and any(word in reader.text for word in NAMES_OF_FUNCTIONS)
+            theirs = parent.members.names - heir.members.names
+            for node in walk(parse(reader.text)) if is_kept or looks_up or is_named else ():
+                if is_kept and getattr(node, "attr", "") == "co_name":
+                    reason = "is `__inherited_…` for the parent's method"
+                elif (looks_up and "__name__" in (getattr(node, "attr", ""), getattr(node, "value", ""))) or (
+                    is_named and _is_name_of(node, theirs, heir.is_parent, reader is not one)
+                ):
+                    reason = f"has `{heir.name}` in it, and `{parent.original}` with inheritance"
+                else:
+                    continue
+                message = f"`{ast.unparse(node)}` in the generated `{reader.name}` {reason}"
+                cure = "Override what reads it, and write the name there that you mean; or silence this finding."
+                yield TAKEN_DESCRIPTION.finding(facts.at_class(heir), message, help=cure)
+
+
+NAMES_OF_FUNCTIONS = ("__qualname__", "co_qualname", "__class__.__name__")
+
+
+def _is_name_of(node: ast.AST, theirs: Set[str], is_parent: bool, is_given: bool) -> bool:
+    """Whether this is the qualified name of a member in `theirs`, or of the class that stands for a parent; in code that is given
+    functions (`is_given`) that of anything.
+    """
+    match node:
+        case ast.Name("__qualname__") | ast.Attribute(_, "co_qualname"):
+            return True
+        case ast.Attribute(ast.Name("__class__"), "__name__" | "__qualname__"):
+            return is_parent
+        case ast.Attribute(ast.Attribute(owner, "__func__" | "__wrapped__") | owner, "__qualname__"):
+            return (
+                owner.attr in theirs
+                if isinstance(owner, ast.Attribute)
+                else is_given and dotted(owner) not in ("", "cls")
+            )
+    return False
 
 
 SHARED_CLASS_ATTRIBUTE = Rule(

@@ -18,6 +18,7 @@ from modular_converter.convert.inherit.inherited_members import (
     with_inherited_members,
     with_private_members,
     with_super_calls,
+    written_beside,
 )
 from modular_converter.convert.inherit.override import merge_override
 from modular_converter.convert.inherit.rename_neighbours import Neighbourhood
@@ -29,6 +30,7 @@ from modular_converter.model import lexer
 from modular_converter.model.bindings import Function, attributes_set, bindings_in, bindings_of, parameters_of
 from modular_converter.model.class_blocks import (
     INDENT,
+    SUPER_KWARGS,
     ClassBlock,
     ClassSpan,
     Member,
@@ -312,12 +314,21 @@ def build_classes(neighbours: Neighbourhood, library: Library) -> Mapping[str, B
         built[name] = (
             _merge(statement, found, ancestors, built, neighbours, library)
             if found
-            else BuiltClass(statement, statement.text, statement.lead, statement.uses)
+            else _as_written(statement, built, neighbours)
         )
     errors = [finding for one in built.values() for finding in one.findings if finding.is_error]
     if errors:
         raise ConversionError(*errors)
     return built
+
+
+def _as_written(statement: Statement, built: Mapping[str, BuiltClass], neighbours: Neighbourhood) -> BuiltClass:
+    """A class that is merged with none; words for a merge with the parent that stands beside it are written out."""
+    parent = next((one for one in statement.bases if neighbours.resolution.apart.get(one) == statement.name), None)
+    if parent is None or statement.uses.isdisjoint((SUPER_KWARGS, NO_DECORATORS)):
+        return BuiltClass(statement, statement.text, statement.lead, statement.uses)
+    text = written_beside(statement.text, parse_class(built[parent].text))
+    return BuiltClass(statement, text, statement.lead, lexer.identifiers(text))
 
 
 def _merge(

@@ -24,6 +24,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeGuard
 
 from modular_converter.convert.inherit.bases import ClassMerge
+from modular_converter.convert.inherit.statements import body_of
 from modular_converter.findings import ClassFinding, Edit, apply_edits, edit_of
 from modular_converter.model.bindings import (
     COMPREHENSIONS,
@@ -45,6 +46,7 @@ from modular_converter.model.class_blocks import (
     SourceLines,
     class_node,
     inherited_name,
+    parse_class,
     taken,
 )
 from modular_converter.model.nodes import (
@@ -54,10 +56,18 @@ from modular_converter.model.nodes import (
     dotted,
     parse,
     super_attribute,
+    super_method,
     walk,
     walk_until,
 )
-from modular_converter.model.overriding import INIT_SUBCLASS, first_parameter, sought_above, starred
+from modular_converter.model.overriding import (
+    INIT_SUBCLASS,
+    NO_DECORATORS,
+    first_parameter,
+    mappings,
+    sought_above,
+    starred,
+)
 from modular_converter.rules.calls_of_super import has_effect, ignored_arguments
 
 
@@ -134,23 +144,67 @@ def with_inherited_members(
 
 
 def _with_parameters_of(called: _Call, child: ast.ClassDef, theirs: Function, text: str) -> Iterator[Edit]:
-    """The parent's parameters in place of the `**super_kwargs` that a call hands on by name, but for those of the override itself.
-    Where no name reaches one, the word stays undefined, which is told.
-    """
+    """The parent's parameters in place of the `**super_kwargs` that a call in an override hands on."""
     override = next((one for one in child.body if isinstance(one, Function) and one.name == called.node.attr), None)
-    if override is None or Method(override, child.name).super_kwargs is None:
+    if override is not None and Method(override, child.name).super_kwargs is not None:
+        for call in (one for one in walk(override) if isinstance(one, ast.Call) and one.func is called.node):
+            yield from _handed_on_by_name(call, override, theirs, text)
+
+
+def _handed_on_by_name(call: ast.Call, override: Function, theirs: Function, text: str) -> Iterator[Edit]:
+    """The parent's parameters by their names in place of `**super_kwargs`, but for those of the override itself. Where no name
+    reaches one, the word stays undefined, which is told.
+    """
+    if not _takes_by_name(theirs, call):
         return
     first, given = first_parameter(theirs), theirs.args
-    for call in (one for one in walk(override) if isinstance(one, ast.Call) and one.func is called.node):
-        if not _takes_by_name(theirs, call):
-            continue
-        ordinary = [one for one in (*given.posonlyargs, *given.args) if one.arg != first][len(call.args) :]
-        taken = {*parameters_of(override), *(one.arg for one in call.keywords)}
-        words = [f"{one.arg}={one.arg}" for one in (*ordinary, *given.kwonlyargs) if one.arg not in taken]
-        words += [f"**{given.kwarg.arg}"] if given.kwarg is not None else []
-        for one in call.keywords:
-            if one.arg is None and dotted(one.value) == SUPER_KWARGS:
-                yield edit_of(one, text, ", ".join(words))
+    ordinary = [one for one in (*given.posonlyargs, *given.args) if one.arg != first][len(call.args) :]
+    taken = {*parameters_of(override), *(one.arg for one in call.keywords)}
+    words = [f"{one.arg}={one.arg}" for one in (*ordinary, *given.kwonlyargs) if one.arg not in taken]
+    words += [f"**{given.kwarg.arg}"] if given.kwarg is not None else []
+    for one in call.keywords:
+        if one.arg is None and dotted(one.value) == SUPER_KWARGS:
+            yield edit_of(one, text, ", ".join(words))
+
+
+def may_stand_beside(heir: ast.ClassDef, parent: ast.ClassDef) -> bool:
+    """Whether the words for a merge in a class can be written out where its parent stands beside it: `**super_kwargs` in the
+    parameters of methods of the parent's, which calls of these hand on by names, and `@no_inherit_decorator` above methods.
+    """
+    theirs = {one.name: one for one in parent.body if isinstance(one, Function)}
+    for method in (one for one in heir.body if isinstance(one, Function) and Method(one).super_kwargs):
+        calls = _calls_handing_on(method, heir.name)
+        is_known = method.name in theirs and all(_takes_by_name(theirs[method.name], one) for one in calls)
+        uses = sum(isinstance(one, ast.Name) and one.id == SUPER_KWARGS for one in walk(*method.body))
+        if not is_known or uses > len(calls):
+            return False
+    return NO_DECORATORS not in decorators_of(heir)
+
+
+def _calls_handing_on(override: Function, owner: str) -> list[ast.Call]:
+    """The calls `super().f(…, **super_kwargs)` in an override `f`."""
+    found = (one for one in walk(*override.body) if super_method(one, owner) == override.name)
+    return [one for one in found if isinstance(one, ast.Call) and SUPER_KWARGS in map(dotted, mappings(one))]
+
+
+def written_beside(text: str, parent: ClassBlock) -> str:
+    """A class beside its parent with its words for a merge written out: see `may_stand_beside`."""
+    from modular_converter.convert.inherit.rewrite import merged_header
+
+    theirs, node = {one.function.name: one for one in parent.members if one.is_function}, class_node(text)
+    overrides = [one for one in node.body if isinstance(one, Function) and Method(one).super_kwargs]
+    calls = ((call, one) for one in overrides for call in _calls_handing_on(one, node.name))
+    edits = [it for call, one in calls for it in _handed_on_by_name(call, one, theirs[one.name].function, text)]
+    text = apply_edits(text, edits).rstrip("\n") + "\n"
+    for member in parse_class(text).members:
+        if member.is_function and (SUPER_KWARGS in member.text or NO_DECORATORS in member.text):
+            own, is_completed = body_of(member), Method(member.function).super_kwargs is not None
+            header = (body_of(theirs[member.function.name]) if is_completed else own).header.text
+            header, _ = merged_header(own.header.text, header, (), bool(instance_of(member.function)))
+            lines = (*([own.docstring] if own.docstring else []), *own.lines)
+            rest = (span.text for one in lines for span in one.spans)
+            text = text.replace(member.text, "".join((header, *rest, own.footer.text)), 1)
+    return text
 
 
 def _takes_by_name(function: Function, call: ast.Call) -> bool:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from modular_converter.convert.inherit.inherited_members import may_stand_beside
 from modular_converter.convert.inherit.resolve import ResolvedImports, bound_within
 from modular_converter.findings import Finding, apply_edits, edit_of
 from modular_converter.model.class_blocks import SUPER_KWARGS, Members, class_node
@@ -52,14 +53,14 @@ def with_causes(
     for one in findings:
         is_asked = one.rule in APART and one.is_error
         heir = next((heir for heir in heirs if is_asked and one.location.line in _lines_of(heir)), None)
-        cause = _cause(heir, errors) if heir is not None else ""
+        cause = _cause(heir, resolution, errors) if heir is not None else ""
         told.append(replace(one, help=f"{one.help} {cause}") if cause and one.message not in cause else one)
     return tuple(told)
 
 
-def _cause(heir: Statement, errors: Mapping[int, str]) -> str:
+def _cause(heir: Statement, resolution: ResolvedImports, errors: Mapping[int, str]) -> str:
     """Why the parent of a class cannot stand beside it, by the errors of the lines with the two; "" for no reason."""
-    if word := _word_for_merge(heir):
+    if word := _word_for_merge(heir, resolution):
         return f"With `{word}` in it, the class is one with its parent; without, the parent may stand beside it."
     message = next((errors[line] for line in _lines_of(heir) if line in errors), "")
     return f"Nor can the parent stand beside it as a class of its own: {message}." if message else ""
@@ -69,13 +70,17 @@ def _lines_of(heir: Statement) -> range:
     return range(heir.line, heir.line + heir.text.rstrip().count("\n") + 1)
 
 
-def _word_for_merge(heir: Statement) -> str:
-    """What says in a class how it is merged with its parent, and nothing to Python; "" for none."""
+def _word_for_merge(heir: Statement, resolution: ResolvedImports) -> str:
+    """What says in a class how it is merged with its parent, and cannot be said beside it; "" for none."""
     if "AttributeError" in heir.uses:
         members = Members(class_node(heir.text))
         if any(members.removals) or any(one.is_stub for one in members.methods):
             return "AttributeError()"
-    return min(heir.uses & {SUPER_KWARGS, NO_DECORATORS}, default="")
+    words, parent = heir.uses & {SUPER_KWARGS, NO_DECORATORS}, resolution.parent(heir)
+    definition = resolution.definition(parent) if words and parent else None
+    if definition is None or may_stand_beside(class_node(heir.text), class_node(definition.text)):
+        return ""
+    return min(words)
 
 
 def with_parents_apart_in(resolution: ResolvedImports, texts: Iterable[str], settings: Settings) -> ResolvedImports:
@@ -99,7 +104,7 @@ def _apart(
         is_told = one.role is Role.CLASS and one.name not in resolution.apart and is_meant(one, name)
         parent = resolution.parent(one) if is_told and not _has_replacing_base(one, resolution) else None
         may_stand = parent is not None and _may_stand(name, one.name, names, cased, settings)
-        is_plain = may_stand and not _word_for_merge(one)
+        is_plain = may_stand and not _word_for_merge(one, resolution)
         if parent and is_plain and parent.partition(".")[0] not in bound_within(parse(one.text)):
             text = f"class {name}({parent}):\n    pass\n"
             found.append(Statement(Role.CLASS, name, text, one.line, one.lead, bases=(parent,)))
