@@ -22,6 +22,7 @@ from modular_converter.findings import (
 )
 from modular_converter.model.bindings import ScopeKind, bindings_of
 from modular_converter.model.index import index_module
+from modular_converter.model.lexer import identifiers
 from modular_converter.model.module import ImportedName, Module, Role, Statement
 from modular_converter.model.nodes import dotted, parse, tested_classes, walk
 from modular_converter.model.resolver import aliased
@@ -391,7 +392,8 @@ def _check_classes(resolution: ResolvedImports, library: Library) -> list[Findin
                 beside = resolution.taken[base].neighbour.rpartition(".")[0] if is_sibling(source.module) else ""
                 module = f"{beside}{source.module}"
                 findings.append(base_classes.foreign_base(at, statement.name, base, source.name, module=module))
-            if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", base):
+            is_name = re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", base)
+            if not is_name and (parents or any(_is_class(resolution.definition(one)) for one in identifiers(base))):
                 location = _locate(target, statement, statement.name, library)
                 findings.append(base_classes.base_not_a_name(location, statement.name, base))
     return findings

@@ -70,12 +70,20 @@ COUNTED = "class OldMLP:\n    def __init_subclass__(cls):\n        cls.made = Tr
     [
         ('depth = 1\n\n    def forward(self):\n        raise AttributeError("Not needed")', "AttributeError()"),
         ("forward = AttributeError()", "AttributeError()"),
-        ("def forward(self, y=1, **super_kwargs):\n        return super().forward(**super_kwargs)", "super_kwargs"),
+        ("def forward(self, y=1, **super_kwargs):\n        return self.other(**super_kwargs)", "super_kwargs"),
     ],
 )
 def test_an_error_names_the_word_that_keeps_the_parent_from_standing_beside(tmp_path, child, word):
     errors = [one for one in convert(tmp_path, NEW.format(child), neighbour=COUNTED).findings if one.is_error]
     assert [(one.code, one.help.endswith(WORD.format(word))) for one in errors] == [("MC208", True)]
+
+
+@pytest.mark.parametrize("call", ["return [super().forward(**super_kwargs)]", "x = super().forward(**super_kwargs)"])
+def test_parameters_of_the_parent_are_written_out_beside_it(tmp_path, call):
+    child = f"def forward(self, y=1, **super_kwargs):\n        {call}"
+    (text,) = convert(tmp_path, NEW.format(child), neighbour=COUNTED).files.values()
+    assert "def forward(self, x=1, y=1, **kwargs):" in text
+    assert call.replace("**super_kwargs", "x=x, **kwargs") in text
 
 
 def test_an_error_says_why_the_parent_cannot_stand_beside_the_heir_either(tmp_path):

@@ -129,7 +129,9 @@ def test_neighbours_in_the_order_of_their_imports(tmp_path: Path, monkeypatch: p
             "from ..old.modeling_old import OLDMLP\n\n\nclass A(OLDMLP): ...\n\n\nclass OldMLP: ...\n",
             [("MC105", 4, 9)],  # the right name is another class
         ),
-        ("class A(make()): ...\n", [("MC109", 1, 7)]),
+        ("class A(make()): ...\n", []),
+        ("from ..old.modeling_old import OldMLP\n\n\nclass A(make(OldMLP)): ...\n", [("MC109", 4, 7)]),
+        ("from ..old.modeling_old import OldMLP\n\n\nclass A(make(), OldMLP): ...\n", [("MC109", 4, 7)]),
         ("class A(a.b[c, d], e, object): ...\n", []),
         ("from ..old.modeling_old import OldMLP, scale\n\n\nclass A(OldMLP, scale): ...\n", []),
         (
