@@ -101,7 +101,7 @@ def _making(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
         reason = (
             "with inheritance, Python calls the parent's method for your class; the generated class has no such parent"
         )
-        yield Obstacle(child.node, INIT_SUBCLASS, reason, "Write out its effect on your class.")
+        yield Obstacle(child.node, INIT_SUBCLASS, reason, WRITE_OUT)
 
 
 def _named_tuple(child: ClassBlock, parent: ClassBlock) -> Iterator[Obstacle]:
@@ -161,9 +161,7 @@ def _header(classes: TwoClasses) -> Iterator[Obstacle]:
         if {classes.around.hook_sets_attributes(one, unlike) for one in classes.bases} - {None} == {True}:
             continue
         reason = f"`{keyword}={value}` in its header applies to the parent alone, but the generated class has one header for both"
-        repeat = f"Write `{keyword}={value}` in the header of your class too, or write the class out."
-        cure = WRITE_OUT if keyword in own else repeat
-        yield Obstacle(classes.child.node, classes.name, reason, cure)
+        yield Obstacle(classes.child.node, classes.name, reason, WRITE_OUT)
 
 
 def _is_alike(own: str | None, theirs: str | None) -> bool:
