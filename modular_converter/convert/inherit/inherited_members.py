@@ -172,11 +172,13 @@ def may_stand_beside(heir: ast.ClassDef, parent: ast.ClassDef) -> bool:
     parameters of methods of the parent's, which calls of these hand on by names, and `@no_inherit_decorator` above methods.
     """
     theirs = {one.name: one for one in parent.body if isinstance(one, Function)}
+    in_classes = bindings_in(parent).local | bindings_in(heir).local
     for method in (one for one in heir.body if isinstance(one, Function) and Method(one).super_kwargs):
         calls = _calls_handing_on(method, heir.name)
         is_known = method.name in theirs and all(_takes_by_name(theirs[method.name], one) for one in calls)
         uses = sum(isinstance(one, ast.Name) and one.id == SUPER_KWARGS for one in walk(*method.body))
-        if not is_known or uses > len(calls):
+        # A default that reads a name of its class would read that of the heir's.
+        if not is_known or uses > len(calls) or bindings_of(theirs[method.name].args).reads & in_classes:
             return False
     return NO_DECORATORS not in decorators_of(heir)
 

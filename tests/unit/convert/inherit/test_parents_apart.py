@@ -86,6 +86,15 @@ def test_parameters_of_the_parent_are_written_out_beside_it(tmp_path, call):
     assert call.replace("**super_kwargs", "x=x, **kwargs") in text
 
 
+def test_a_default_that_reads_its_class_is_not_written_out(tmp_path):
+    old = "class OldMLP:\n    share = 4\n\n    def forward(self, v, r=share):\n        return v, r\n"
+    child = (
+        "share = 6\n\n    def forward(self, v, **super_kwargs):\n        return super().forward(v=v, **super_kwargs)"
+    )
+    conversion = convert(tmp_path, NEW.format(child), neighbour=old)
+    assert [one.code for one in conversion.findings if one.is_error] == ["MC209"] and not conversion.files
+
+
 def test_an_error_says_why_the_parent_cannot_stand_beside_the_heir_either(tmp_path):
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "shared.py").write_text(
