@@ -360,7 +360,8 @@ def predicted(row: Row) -> Row | None:
 def _predicted(row: Row) -> Row:
     from modular_converter.parallel.advice.devices import cluster_of
     from modular_converter.parallel.advice.memory import LayoutSetting
-    from modular_converter.parallel.advice.step_time import footprint, time_of_step
+    from modular_converter.parallel.advice.stages import footprint
+    from modular_converter.parallel.advice.step_time import time_of_step
     from modular_converter.parallel.advice.subject import model_in_question
     from modular_converter.parallel.commands.common import quiet_library
     from modular_converter.parallel.costs import CountRequest

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from modular_converter.parallel.engine.base.call_state import refuse_modes
-from modular_converter.parallel.engine.base.watched_state import WatchedCode, WatchedState
+from modular_converter.parallel.engine.base.watched_code import WatchedCode
+from modular_converter.parallel.engine.base.watched_state import WatchedState
 from modular_converter.parallel.torch_switches import TorchSwitches
 
 

@@ -114,7 +114,8 @@ def published() -> str:
     """Predicted beside published speeds, and the time that the advice takes."""
     from modular_converter.parallel.advice.devices import GIB, cluster_of
     from modular_converter.parallel.advice.memory import LayoutSetting
-    from modular_converter.parallel.advice.step_time import footprint, time_of_step
+    from modular_converter.parallel.advice.stages import footprint
+    from modular_converter.parallel.advice.step_time import time_of_step
     from modular_converter.parallel.advice.subject import model_in_question
     from modular_converter.parallel.costs import CountRequest
     from modular_converter.parallel.layout import Layout

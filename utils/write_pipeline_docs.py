@@ -7,9 +7,10 @@ from pathlib import Path
 from marked_pages import write_part
 
 from modular_converter.parallel.errors import ScheduleError
+from modular_converter.parallel.schedule.draw import svg
 from modular_converter.parallel.schedule.forecast import Forecast, PipelineSetting, forecast
 from modular_converter.parallel.schedule.orders import SCHEDULES
-from modular_converter.parallel.schedule.report import summary_line, svg, title_of
+from modular_converter.parallel.schedule.report import summary_line, title_of
 from modular_converter.parallel.schedule.stage_costs import even_costs
 
 

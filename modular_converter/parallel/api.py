@@ -13,7 +13,7 @@ from modular_converter.parallel.engine.arguments import LOST_WEIGHTS, Arguments,
 from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.memory import with_devices
 from modular_converter.parallel.engine.base.preflight import uncompiled
-from modular_converter.parallel.engine.checkpoint.model_files import is_adapter, open_adapter
+from modular_converter.parallel.engine.checkpoint.folder import is_adapter, open_adapter
 from modular_converter.parallel.int8 import pack_layers, unpack_layers
 from modular_converter.parallel.layout import AutoLayout, Layout, Training, floating_type
 from modular_converter.parallel.ranks.processes import refuse_import_in_child

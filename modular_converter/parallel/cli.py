@@ -163,7 +163,7 @@ def diff(model: str, settings: tuple[str, ...], ranks: int) -> None:
     \b
     Exit code: 0 the same, 1 they differ, 2 it could not be compared.
     """
-    from modular_converter.parallel.proof.prove import outcome, points, source_plan
+    from modular_converter.parallel.proof.compare_plans import outcome, points, source_plan
 
     found = derived_of(model, settings)
     source, unknown = source_plan(found)

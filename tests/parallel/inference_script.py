@@ -15,7 +15,7 @@ from transformers.pytorch_utils import Conv1D
 from modular_converter.parallel import parallelize
 from modular_converter.parallel.engine.group import same_calls
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.inference.fused import WEIGHTS
+from modular_converter.parallel.inference.experts import WEIGHTS
 from tests.parallel.conveniences import handy
 from tests.parallel.weights_script import llama, whole
 

@@ -26,7 +26,7 @@ from torch import nn
 from modular_converter.parallel.api import parallelize
 from modular_converter.parallel.engine.base.call_state import settings_of
 from modular_converter.parallel.engine.remote.caller_state import configs_in
-from modular_converter.parallel.engine.remote.same_answers import OnlyThere
+from modular_converter.parallel.engine.remote.remote_values import OnlyThere
 from modular_converter.parallel.errors import ApplyError, PlanError, RankError, one_line
 from modular_converter.parallel.modules import is_plain
 from modular_converter.parallel.tiny.build import build, target_of

@@ -29,7 +29,7 @@ from modular_converter.parallel.choice.small_instances import (  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import SomeLayers
-from modular_converter.parallel.tiny.build import adapters_of  # noqa: E402
+from modular_converter.parallel.tiny.adapters import adapters_of  # noqa: E402
 from tests.parallel import adapters_script  # noqa: E402
 from tests.parallel.adapted import adapted, drawn, furthest, gpt2, llama, logits, tokens  # noqa: E402
 

@@ -9,7 +9,7 @@ from torch.nn.utils import skip_init
 
 from modular_converter.parallel import Pipeline, derive, derive_pipeline, parallelize
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.plans.plan import PipelinePlan
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from tests.parallel.launch import line_of
 from tests.parallel.own_chains import CHAINS, AddingBlock, Again, Chain, Inner, Parts, leading, made, rows
 

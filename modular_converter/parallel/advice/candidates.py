@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from modular_converter.parallel.advice.devices import GIB, Cluster
 from modular_converter.parallel.advice.memory import Footprint, LayoutSetting
-from modular_converter.parallel.advice.step_time import StepTime, footprint, time_of_step
+from modular_converter.parallel.advice.stages import footprint
+from modular_converter.parallel.advice.step_time import StepTime, time_of_step
 from modular_converter.parallel.advice.subject import ModelInQuestion
 from modular_converter.parallel.errors import PlanError
 from modular_converter.parallel.layout import Layout

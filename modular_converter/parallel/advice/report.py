@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from modular_converter.parallel.advice.candidates import Advice, LayoutForecast
 from modular_converter.parallel.advice.devices import GIB, Device
 from modular_converter.parallel.advice.memory import OF_OPTIMIZER, OPTIMIZERS, Footprint, LayoutSetting
+from modular_converter.parallel.schedule.draw import svg
 from modular_converter.parallel.schedule.forecast import Timeline
-from modular_converter.parallel.schedule.report import svg
 
 
 _LEAST_NAMED = 1e6

@@ -32,8 +32,8 @@ from modular_converter.parallel.choice.small_instances import (
 )
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.resolve import Piece, Resolution
-from modular_converter.parallel.proof.compare import in_fitting_precision
 from modular_converter.parallel.proof.on_ranks import check_on_threads
+from modular_converter.parallel.proof.precision import in_fitting_precision
 from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.shard.collectives import SEQUENCE, Group, exchanged, summed
 from modular_converter.parallel.styles.layout import SUMMED_GRADIENT

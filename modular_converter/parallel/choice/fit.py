@@ -62,7 +62,8 @@ from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.shard.shares import is_uneven, share_lengths, unknown_cut, with_units
 from modular_converter.parallel.tiny.build import MOST_PARAMETERS, fresh
 from modular_converter.parallel.tiny.uses import lengths_named, with_length
-from modular_converter.parallel.trace.graph import CUT, Kind, Trace, is_shown_by
+from modular_converter.parallel.trace.graph import Trace
+from modular_converter.parallel.trace.layer_kinds import CUT, Kind, is_shown_by
 from modular_converter.parallel.trace.record import record
 
 

@@ -49,7 +49,7 @@ from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.shard.shares import plan_for_ranks, without_units
 from modular_converter.parallel.tiny.shrink import published
 from modular_converter.parallel.tiny.uses import with_length
-from modular_converter.parallel.trace.graph import beyond_numbers, other_length
+from modular_converter.parallel.trace.layer_kinds import beyond_numbers, other_length
 
 
 logger = logging.getLogger(__name__)

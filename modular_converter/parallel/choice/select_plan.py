@@ -31,7 +31,8 @@ from modular_converter.parallel.errors import ApplyError, PlanError, PlanFormatE
 from modular_converter.parallel.pipeline.flow import flow_of, layers_entry, tensors_of
 from modular_converter.parallel.pipeline.prove import derive_pipeline
 from modular_converter.parallel.pipeline.stage import copy_without_data
-from modular_converter.parallel.plans.plan import PipelinePlan, Plan, is_expert_plan
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
+from modular_converter.parallel.plans.plan import Plan, is_expert_plan
 from modular_converter.parallel.plans.resolve import Piece, fitting, resolve
 from modular_converter.parallel.plans.text_checks import entries_for, matches, parse_plan, placed, read_plan
 from modular_converter.parallel.proof.judge import Verdict
@@ -39,7 +40,8 @@ from modular_converter.parallel.proof.prove import Derived, Instance, derive_mod
 from modular_converter.parallel.shard.apply import apply
 from modular_converter.parallel.shard.collectives import FakeGroup
 from modular_converter.parallel.shard.shares import largest_share, without_units
-from modular_converter.parallel.solve.derive import Aim, derive_experts, from_library, plan_of
+from modular_converter.parallel.solve.derive import Aim, from_library, plan_of
+from modular_converter.parallel.solve.experts import derive_experts
 from modular_converter.parallel.solve.follow import follow
 from modular_converter.parallel.styles import STYLES
 from modular_converter.parallel.styles.layout import Enters

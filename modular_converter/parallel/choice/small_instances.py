@@ -19,7 +19,8 @@ from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.judge import Verdict
 from modular_converter.parallel.proof.on_ranks import check_on_threads
 from modular_converter.parallel.proof.prove import Derived, HeadVariant, Instance, derive_model, small_copy
-from modular_converter.parallel.tiny.build import Small, Target, adapters_of, build
+from modular_converter.parallel.tiny.adapters import adapters_of
+from modular_converter.parallel.tiny.build import Small, Target, build
 from modular_converter.parallel.tiny.fields import config_fields, is_config, names_read, ratios_like
 from modular_converter.parallel.tiny.inputs import examples_of
 from modular_converter.parallel.tiny.shrink import LAYERS

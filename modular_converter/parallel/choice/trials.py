@@ -29,7 +29,8 @@ from modular_converter.parallel.modules import own_attributes
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import is_inside
 from modular_converter.parallel.tiny.inputs import candidates, inputs_that_run
-from modular_converter.parallel.trace.graph import Kind, Trace, inner_path, is_layer, layer_kinds, layer_of
+from modular_converter.parallel.trace.graph import Trace
+from modular_converter.parallel.trace.layer_kinds import Kind, inner_path, is_layer, layer_kinds, layer_of
 from modular_converter.parallel.trace.record import record
 
 

@@ -116,7 +116,7 @@ def _memory_output(model: str, options: dict[str, Any]) -> Output:
         plain_table,
         replicated_lines,
     )
-    from modular_converter.parallel.advice.step_time import footprint
+    from modular_converter.parallel.advice.stages import footprint
 
     setting = _setting(options)
     device = cluster_of(options["devices"], options["cluster"]).device

@@ -22,7 +22,8 @@ from modular_converter.parallel.commands.common import (
     set_option,
 )
 from modular_converter.parallel.errors import PlanError
-from modular_converter.parallel.plans.plan import PipelinePlan, Plan, library_text
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan, library_text
+from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.text_checks import placed, read_plan
 
 
@@ -184,7 +185,7 @@ def expert_derived(model: str, settings: tuple[str, ...], head: str = "base", ne
     Raises ``PlanError`` if the model cannot be built, or if a plan is ``needed`` and no experts can be sharded.
     """
     from modular_converter.parallel.proof.prove import Derived, Instance
-    from modular_converter.parallel.solve.derive import derive_experts
+    from modular_converter.parallel.solve.experts import derive_experts
     from modular_converter.parallel.trace.record import record
 
     target, small = _built(model, settings, head)
@@ -206,7 +207,7 @@ def pipeline_derived(
 
     Raises ``PlanError`` with the reason if the model cannot be built, or is not a chain.
     """
-    from modular_converter.parallel.pipeline.prove import pipeline_of_trace
+    from modular_converter.parallel.pipeline.derive import pipeline_of_trace
     from modular_converter.parallel.proof.subject import with_mask
     from modular_converter.parallel.trace.record import record
 

@@ -135,7 +135,7 @@ def load(model: str, settings: tuple[str, ...], dtype: Any = None) -> tuple[Any,
 
 def _from_path(path: Path, overrides: dict[str, Any], dtype: Any) -> Any:
     """The model of a folder, or a model with random weights if there is only a configuration."""
-    from modular_converter.parallel.engine.checkpoint.model_files import class_of
+    from modular_converter.parallel.engine.checkpoint.folder import class_of
     from modular_converter.parallel.tiny.saved_config import class_for, saved_config, saved_model
 
     if is_saved(path):

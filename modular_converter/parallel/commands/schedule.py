@@ -19,6 +19,7 @@ from modular_converter.parallel.commands.common import (
     write_text,
 )
 from modular_converter.parallel.errors import PlanError
+from modular_converter.parallel.schedule.draw import svg, text_legend, text_rows
 from modular_converter.parallel.schedule.forecast import (
     Forecast,
     PipelineSetting,
@@ -35,9 +36,6 @@ from modular_converter.parallel.schedule.report import (
     rank_table,
     schedule_table,
     summary_line,
-    svg,
-    text_legend,
-    text_rows,
     time_text,
     title_of,
     to_value,

@@ -15,8 +15,8 @@ from modular_converter.parallel.engine.base.adapted import base_of
 from modular_converter.parallel.engine.base.preflight import refuse_narrow, refuse_quantised, scheme_of
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout, Training
+from modular_converter.parallel.tiny.adapters import adapters_of
 from modular_converter.parallel.tiny.arguments import inputs_by_name
-from modular_converter.parallel.tiny.build import adapters_of
 
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from modular_converter.parallel import torch_private
-from modular_converter.parallel.inference.fused import fuse_activations, fuse_experts, fuse_norms
+from modular_converter.parallel.inference.experts import fuse_experts
+from modular_converter.parallel.inference.fused import fuse_activations, fuse_norms
 from modular_converter.parallel.inference.generation import choose_cache
 from modular_converter.parallel.int8 import Int8Linear
 from modular_converter.parallel.shard.apply import Applied, attach

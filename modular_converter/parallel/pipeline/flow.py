@@ -12,7 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from modular_converter.parallel.errors import ApplyError
-from modular_converter.parallel.plans.plan import Entry, PipelinePlan
+from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan
 from modular_converter.parallel.solve.operators import OPERATORS
 from modular_converter.parallel.torch_private import TorchDispatchMode, pytree, storage_number
 from modular_converter.parallel.trace.record import bound_arguments, forward_names, written_by

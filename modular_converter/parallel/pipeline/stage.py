@@ -30,7 +30,7 @@ from modular_converter.parallel.pipeline.flow import (
     same_leaves,
     tensors_of,
 )
-from modular_converter.parallel.plans.plan import PipelinePlan
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import PLAIN_WEIGHT
 from modular_converter.parallel.torch_private import pytree
 from modular_converter.parallel.trace.record import bound_arguments, forward_names

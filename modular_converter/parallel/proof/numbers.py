@@ -28,8 +28,9 @@ from torch.overrides import TorchFunctionMode
 from modular_converter.parallel.solve.operators import OPERATORS, views
 from modular_converter.parallel.tiny.build import seed_cpu
 from modular_converter.parallel.torch_private import DisableTorchFunction, TorchDispatchMode
-from modular_converter.parallel.trace.graph import Comparison, compares_at, holds, lengths_in, lengths_near
+from modular_converter.parallel.trace.graph import Comparison
 from modular_converter.parallel.trace.integers import comparisons, reads_shape, sourced_attributes, sourced_shape
+from modular_converter.parallel.trace.layer_kinds import compares_at, holds, lengths_in, lengths_near
 from modular_converter.parallel.trace.record import RunsWithoutData, is_code_of_torch, leaves_in, record, site_of_call
 
 

@@ -21,7 +21,7 @@ from modular_converter.parallel.errors import PlanError, RankError, one_line
 from modular_converter.parallel.plans.emit import to_library, to_torch
 from modular_converter.parallel.plans.plan import Plan, is_expert_plan
 from modular_converter.parallel.plans.resolve import Resolution
-from modular_converter.parallel.proof.compare import Subject, check_on_rank, reference, run_model, without_unstable
+from modular_converter.parallel.proof.compare import check_on_rank, reference, run_model
 from modular_converter.parallel.proof.judge import (
     GRADIENT_TOLERANCE,
     OUTPUT_TOLERANCE,
@@ -35,6 +35,7 @@ from modular_converter.parallel.proof.judge import (
     refused,
     worst_error,
 )
+from modular_converter.parallel.proof.precision import Subject, without_unstable
 from modular_converter.parallel.proof.subject import situation_of, subject_of
 from modular_converter.parallel.ranks.answering import Answering
 from modular_converter.parallel.ranks.session import RemoteError, Session

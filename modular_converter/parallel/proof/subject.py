@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from modular_converter.parallel.proof.compare import Subject, decoded_whole, in_fitting_precision, in_float64
+from modular_converter.parallel.proof.compare import decoded_whole
 from modular_converter.parallel.proof.judge import DECODING, LENGTHS, PADDING, TRAIN_MODE, Evidence
 from modular_converter.parallel.proof.numbers import watched
+from modular_converter.parallel.proof.precision import Subject, in_fitting_precision, in_float64
 from modular_converter.parallel.tiny.build import SEED, copy_for_training, copy_of, randomise, seed_cpu
 from modular_converter.parallel.tiny.fields import config_fields, configs_within
 from modular_converter.parallel.trace.record import bound_arguments, forward_names, tensors_in

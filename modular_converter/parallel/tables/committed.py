@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
 from modular_converter.parallel.errors import BuildError, PlanError
-from modular_converter.parallel.pipeline.prove import pipeline_of_trace, verify_pipeline
+from modular_converter.parallel.pipeline.derive import pipeline_of_trace
+from modular_converter.parallel.pipeline.prove import verify_pipeline
 from modular_converter.parallel.plans.emit import to_library
-from modular_converter.parallel.plans.plan import PipelinePlan
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.on_ranks import check_on_threads
 from modular_converter.parallel.proof.prove import Derived, prove
 from modular_converter.parallel.proof.subject import subject_of, with_mask
-from modular_converter.parallel.solve.derive import derive_experts, from_library
+from modular_converter.parallel.solve.derive import from_library
+from modular_converter.parallel.solve.experts import derive_experts
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.tiny.target import model_classes
 from modular_converter.parallel.trace.record import record

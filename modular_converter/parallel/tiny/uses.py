@@ -18,14 +18,8 @@ from modular_converter.parallel.tiny.arguments import given_arguments
 from modular_converter.parallel.tiny.build import Small, Target, copy_for_training, copy_of, fresh, seed_cpu
 from modular_converter.parallel.tiny.fields import config_fields
 from modular_converter.parallel.torch_private import TorchDispatchMode
-from modular_converter.parallel.trace.graph import (
-    Comparison,
-    Source,
-    Trace,
-    beyond_numbers,
-    numbers_at_positions,
-    other_length,
-)
+from modular_converter.parallel.trace.graph import Comparison, Source, Trace
+from modular_converter.parallel.trace.layer_kinds import beyond_numbers, numbers_at_positions, other_length
 from modular_converter.parallel.trace.record import numbers_in_caller, record, site_of_call, tensors_in
 from modular_converter.parallel.trace.unchanged import unchanged
 

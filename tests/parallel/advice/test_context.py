@@ -7,7 +7,8 @@ import pytest
 from modular_converter.parallel.advice.candidates import Question, advise
 from modular_converter.parallel.advice.devices import GIB, Cluster, cluster_of
 from modular_converter.parallel.advice.memory import Footprint, LayoutSetting
-from modular_converter.parallel.advice.step_time import footprint, time_of_step
+from modular_converter.parallel.advice.stages import footprint
+from modular_converter.parallel.advice.step_time import time_of_step
 from modular_converter.parallel.advice.subject import ModelInQuestion, model_in_question
 from modular_converter.parallel.costs import CountRequest
 from modular_converter.parallel.errors import PlanError

@@ -18,7 +18,8 @@ from modular_converter.parallel.advice.devices import GIB, cluster_of
 from modular_converter.parallel.advice.memory import LayoutSetting, weight_units
 from modular_converter.parallel.advice.recording import RecordedGroup
 from modular_converter.parallel.advice.report import line_to_run, recommendation
-from modular_converter.parallel.advice.step_time import _held, footprint, sent_bytes, stages_of, time_of_step
+from modular_converter.parallel.advice.stages import _held, footprint, sent_bytes, stages_of
+from modular_converter.parallel.advice.step_time import time_of_step
 from modular_converter.parallel.advice.subject import ModelInQuestion, RunKind, model_in_question, question_of_model
 from modular_converter.parallel.choice.kept_answers import AnswersOfModel
 from modular_converter.parallel.choice.sequence_parallel import SequenceParallel, unproven_sequence_plan
@@ -27,7 +28,8 @@ from modular_converter.parallel.costs import CountRequest, inputs_of
 from modular_converter.parallel.errors import AdviceError, PlanError
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.modules import recompute_layers
-from modular_converter.parallel.pipeline.prove import cuts_of, derive_pipelines
+from modular_converter.parallel.pipeline.derive import derive_pipelines
+from modular_converter.parallel.pipeline.prove import cuts_of
 from modular_converter.parallel.plans.resolve import fitting
 from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.schedule.orders import SCHEDULES

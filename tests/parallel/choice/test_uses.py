@@ -18,11 +18,9 @@ from modular_converter.parallel.engine.base.trials_of_model import (  # noqa: E4
 )
 from modular_converter.parallel.errors import ApplyError  # noqa: E402
 from modular_converter.parallel.plans.plan import Plan  # noqa: E402
-from modular_converter.parallel.proof.compare import (
-    Subject,  # noqa: E402
-    run_model,  # noqa: E402
-)
+from modular_converter.parallel.proof.compare import run_model  # noqa: E402
 from modular_converter.parallel.proof.on_ranks import check_on_threads  # noqa: E402
+from modular_converter.parallel.proof.precision import Subject  # noqa: E402
 from modular_converter.parallel.proof.prove import refusal, variants_in_use  # noqa: E402
 from modular_converter.parallel.tiny.build import build, target_of  # noqa: E402
 from modular_converter.parallel.tiny.uses import uses_of  # noqa: E402

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 pytest.importorskip("transformers")
 from modular_converter.parallel.cli import main  # noqa: E402
 from modular_converter.parallel.commands.kinds import print_verdict  # noqa: E402
-from modular_converter.parallel.plans.plan import PipelinePlan  # noqa: E402
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan  # noqa: E402
 from modular_converter.parallel.proof.judge import Verdict  # noqa: E402
 
 

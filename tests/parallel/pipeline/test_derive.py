@@ -11,16 +11,11 @@ from torch import nn
 
 from modular_converter.parallel.errors import ApplyError, PlanFormatError, ScheduleError
 from modular_converter.parallel.pipeline.chain import balanced, cuts_of_balance, spans
+from modular_converter.parallel.pipeline.derive import derive_pipelines, pipeline_of_trace
 from modular_converter.parallel.pipeline.flow import flow_of
-from modular_converter.parallel.pipeline.prove import (
-    cuts_of,
-    derive_pipelines,
-    pipeline_of_trace,
-    proven_pipeline_plan,
-    verify_pipeline,
-)
+from modular_converter.parallel.pipeline.prove import cuts_of, proven_pipeline_plan, verify_pipeline
 from modular_converter.parallel.pipeline.stage import StageModule
-from modular_converter.parallel.plans.plan import Entry, PipelinePlan, library_text
+from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan, library_text
 from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.solve.follow import PARAMETERS, dependence
 from modular_converter.parallel.trace.record import record

@@ -10,15 +10,11 @@ from torch import nn
 
 from modular_converter.parallel.choice.skeleton import Guesses, on_meta
 from modular_converter.parallel.errors import ApplyError
+from modular_converter.parallel.pipeline.derive import derive_pipelines, pipeline_of_trace
 from modular_converter.parallel.pipeline.flow import flow_of
-from modular_converter.parallel.pipeline.prove import (
-    derive_pipelines,
-    pipeline_of_trace,
-    proven_pipeline_plan,
-    verify_pipeline,
-)
+from modular_converter.parallel.pipeline.prove import proven_pipeline_plan, verify_pipeline
 from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, part_of
-from modular_converter.parallel.plans.plan import PipelinePlan
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.tiny.build import build, target_of
 from modular_converter.parallel.trace.record import record
 

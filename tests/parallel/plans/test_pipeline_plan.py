@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import PlanFormatError
-from modular_converter.parallel.plans.plan import Entry, PipelinePlan, library_text
+from modular_converter.parallel.plans.pipeline_plan import Entry, PipelinePlan, library_text
 
 
 NAMES = st.lists(st.from_regex(r"[A-Za-z_][a-z0-9_]{0,5}", fullmatch=True), max_size=3).map(tuple)

@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 
 from modular_converter.parallel.errors import PlanFormatError
 from modular_converter.parallel.plans.emit import to_library
-from modular_converter.parallel.plans.plan import (
-    PIPELINE_SCHEMA,
-    PipelinePlan,
-    Plan,
-    PlanRule,
-    is_expert_plan,
-    plan_schema,
-)
+from modular_converter.parallel.plans.pipeline_plan import PIPELINE_SCHEMA, PipelinePlan
+from modular_converter.parallel.plans.plan import Plan, PlanRule, is_expert_plan, plan_schema
 from modular_converter.parallel.plans.text_checks import parse_plan, placed, read_plan, shortened, shown, wildcard
 from modular_converter.parallel.solve.derive import from_library
 from modular_converter.parallel.styles import STYLES

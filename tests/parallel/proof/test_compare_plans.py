@@ -8,13 +8,8 @@ import pytest
 pytest.importorskip("transformers")
 from modular_converter.parallel.plans.plan import Plan, PlanRule  # noqa: E402
 from modular_converter.parallel.proof import prove  # noqa: E402
-from modular_converter.parallel.proof.prove import (  # noqa: E402
-    Point,
-    derive_model,  # noqa: E402
-    outcome,
-    points,
-    source_plan,
-)
+from modular_converter.parallel.proof.compare_plans import Point, outcome, points, source_plan  # noqa: E402
+from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
 from modular_converter.parallel.tiny.build import target_of  # noqa: E402
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from modular_converter.parallel.plans.plan import Plan, PlanRule
-from modular_converter.parallel.proof.prove import Outcome, _judged, _same, _with
+from modular_converter.parallel.proof.compare_plans import Outcome, _judged, _same, _with
 
 
 OURS, THEIRS, SHARED = PlanRule("a", "colwise"), PlanRule("a", "rowwise"), PlanRule("b", "colwise")

@@ -3,7 +3,10 @@
 import pytest
 import torch
 
-from modular_converter.parallel.proof.compare import (
+from modular_converter.parallel.proof.compare import reference
+from modular_converter.parallel.proof.judge import GRADIENT_TOLERANCE, Reference, gradient_errors
+from modular_converter.parallel.proof.on_ranks import check_model_on_threads
+from modular_converter.parallel.proof.precision import (
     Subject,
     _agree,
     _as_finite,
@@ -12,11 +15,8 @@ from modular_converter.parallel.proof.compare import (
     finer_outputs,
     in_float64,
     outputs_alone,
-    reference,
     without_unstable,
 )
-from modular_converter.parallel.proof.judge import GRADIENT_TOLERANCE, Reference, gradient_errors
-from modular_converter.parallel.proof.on_ranks import check_model_on_threads
 from modular_converter.parallel.proof.subject import subject_of
 from tests.parallel.proof.test_compare import INPUTS, PAIR, Pair
 

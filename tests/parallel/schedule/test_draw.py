@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from modular_converter.parallel.schedule.draw import svg, text_legend, text_rows
 from modular_converter.parallel.schedule.forecast import PipelineSetting, Timeline, forecast
 from modular_converter.parallel.schedule.orders import SCHEDULES
-from modular_converter.parallel.schedule.report import svg, text_legend, text_rows
 from modular_converter.parallel.schedule.stage_costs import even_costs
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from modular_converter.parallel.plans.plan import Plan, PlanRule, is_expert_plan
 from modular_converter.parallel.proof.on_ranks import check_model_on_threads
-from modular_converter.parallel.solve.derive import derive_experts
+from modular_converter.parallel.solve.experts import derive_experts
 from modular_converter.parallel.styles.forward import routing_of
 from modular_converter.parallel.trace.record import record
 

@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.errors import PlanError  # noqa: E402
-from modular_converter.parallel.proof.compare import in_float64  # noqa: E402
+from modular_converter.parallel.proof.precision import in_float64  # noqa: E402
 from modular_converter.parallel.tables.coverage import limited  # noqa: E402
 
 

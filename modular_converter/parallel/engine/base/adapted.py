@@ -11,7 +11,7 @@ import torch
 
 from modular_converter.parallel.engine.base.preflight import refuse
 from modular_converter.parallel.errors import ApplyError, PlanError
-from modular_converter.parallel.tiny.build import has_adapters
+from modular_converter.parallel.tiny.adapters import has_adapters
 
 
 # Methods of peft's modules that change weights or adapters, or choose the adapters that compute.

@@ -36,7 +36,7 @@ from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.solve.operators import views
 from modular_converter.parallel.tiny.arguments import ASKS_FOR, keywords
 from modular_converter.parallel.tiny.build import SEED, seed_cpu
-from modular_converter.parallel.trace.graph import Kind
+from modular_converter.parallel.trace.layer_kinds import Kind
 from modular_converter.parallel.trace.record import tensors_in
 from modular_converter.parallel.trace.unchanged import same_attributes
 

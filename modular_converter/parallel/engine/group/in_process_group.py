@@ -84,17 +84,17 @@ from modular_converter.parallel.engine.group.sharded_model import (
 from modular_converter.parallel.engine.group.share_tensors import IN_COMPILED
 from modular_converter.parallel.engine.group.spread import mark_parts, spread_of
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
-from modular_converter.parallel.engine.group.training_checkpoint import (
-    LoadedState,
-    made_by_first,
-    other_arguments,
-    whole_tensors,
-)
 from modular_converter.parallel.engine.group.weight_sources import (
     BlankSource,
     FolderSource,
     WeightSource,
     same_checkpoint,
+)
+from modular_converter.parallel.engine.group.whole_state import (
+    LoadedState,
+    made_by_first,
+    other_arguments,
+    whole_tensors,
 )
 from modular_converter.parallel.errors import MAKE_WHOLE, ApplyError, PlanError, one_line
 from modular_converter.parallel.inference.generation import (

@@ -28,10 +28,9 @@ from modular_converter.parallel.engine.group.same_settings import compared
 from modular_converter.parallel.engine.group.share_tensors import for_compiled
 from modular_converter.parallel.engine.group.spread import each_once, gathered_weights, spread_of
 from modular_converter.parallel.engine.group.torch_patches import PATCHES
-from modular_converter.parallel.engine.group.training_checkpoint import (
-    InLayout,
+from modular_converter.parallel.engine.group.training_checkpoint import InLayout, Trained
+from modular_converter.parallel.engine.group.whole_state import (
     LoadedState,
-    Trained,
     load_whole_state,
     other_arguments,
     saved_by_first,

@@ -18,7 +18,8 @@ import torch
 from modular_converter.parallel.choice.skeleton import Skeleton
 from modular_converter.parallel.choice.trials import inputs_without_data, kinds_of_call
 from modular_converter.parallel.engine.base.call_state import refuse_modes, settings_of
-from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedCode, WatchedState
+from modular_converter.parallel.engine.base.watched_code import WatchedCode
+from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
 from modular_converter.parallel.engine.base.weights_there import is_there
 from modular_converter.parallel.engine.remote.placement import Placement
 from modular_converter.parallel.errors import ApplyError, one_line

@@ -19,13 +19,8 @@ from modular_converter.parallel.choice.skeleton import (
 )
 from modular_converter.parallel.engine.base.watched_state import GONE, StateChange, WatchedState
 from modular_converter.parallel.engine.remote.caller_state import apply_difference
-from modular_converter.parallel.engine.remote.same_answers import (
-    OnlyThere,
-    StoredTensor,
-    WholeFacts,
-    answer_facts,
-    with_marks,
-)
+from modular_converter.parallel.engine.remote.remote_values import OnlyThere, StoredTensor, with_marks
+from modular_converter.parallel.engine.remote.same_answers import WholeFacts, answer_facts
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece, Resolution

@@ -48,7 +48,7 @@ from modular_converter.parallel.engine.base.trials_of_model import (
     probe_with,
     refuse_difference,
 )
-from modular_converter.parallel.engine.base.watched_state import WatchedCode
+from modular_converter.parallel.engine.base.watched_code import WatchedCode
 from modular_converter.parallel.engine.checkpoint.model_files import (
     Checkpoint,
     is_folder,

@@ -26,7 +26,7 @@ from modular_converter.parallel.engine.base.call_state import (
     take_changes,
 )
 from modular_converter.parallel.engine.base.watched_state import StateChange
-from modular_converter.parallel.engine.remote.same_answers import StoredTensor, with_stream
+from modular_converter.parallel.engine.remote.remote_values import StoredTensor, with_stream
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.plans.plan import Plan
 from modular_converter.parallel.plans.resolve import Piece

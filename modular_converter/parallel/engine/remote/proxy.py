@@ -47,7 +47,7 @@ from modular_converter.parallel.engine.base.weights_there import (
 from modular_converter.parallel.engine.checkpoint.model_files import save_model, saved_names, saves_as_library
 from modular_converter.parallel.engine.remote.caller_state import CallerState
 from modular_converter.parallel.engine.remote.placement import Placement
-from modular_converter.parallel.engine.remote.same_answers import StoredTensor, without_marks
+from modular_converter.parallel.engine.remote.remote_values import StoredTensor, without_marks
 from modular_converter.parallel.errors import ApplyError, PlanError, one_line
 from modular_converter.parallel.inference.generation import (
     GENERATE_BATCH,

@@ -25,19 +25,17 @@ from modular_converter.parallel.engine.base.call_state import (
 )
 from modular_converter.parallel.engine.base.dropout import SharedDropout
 from modular_converter.parallel.engine.base.memory import usage
-from modular_converter.parallel.engine.base.watched_state import CodeFacts, StateChange, WatchedState, take_over
+from modular_converter.parallel.engine.base.watched_code import CodeFacts, take_over
+from modular_converter.parallel.engine.base.watched_state import StateChange, WatchedState
 from modular_converter.parallel.engine.checkpoint.reader import Reader, Recipe, read_share
 from modular_converter.parallel.engine.remote.caller_state import apply_difference, configs_in
 from modular_converter.parallel.engine.remote.loaded import Called, Loaded, fill_whole
 from modular_converter.parallel.engine.remote.placement import Span, copy_rows, moves_of
+from modular_converter.parallel.engine.remote.remote_values import StoredTensor, as_on_rank, check_plain, hold
 from modular_converter.parallel.engine.remote.same_answers import (
-    StoredTensor,
     WholeFacts,
-    as_on_rank,
-    check_plain,
     compare_answers,
     different_text,
-    hold,
     shares_that_stay,
 )
 from modular_converter.parallel.errors import ApplyError

@@ -28,7 +28,7 @@ from modular_converter.parallel.engine.base.call_state import (
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths
 from modular_converter.parallel.pipeline.stage import StageModule
-from modular_converter.parallel.plans.plan import PipelinePlan
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.trace.record import forward_names
 
 

@@ -30,8 +30,9 @@ from modular_converter.parallel.engine.group.process_grid import (
 )
 from modular_converter.parallel.engine.group.same_calls import called_by_all, everywhere, refuse_other_options
 from modular_converter.parallel.engine.group.spread import Spread, each_once, gathering, mark_parts
-from modular_converter.parallel.engine.group.training_checkpoint import InLayout, made_by_first
+from modular_converter.parallel.engine.group.training_checkpoint import InLayout
 from modular_converter.parallel.engine.group.weight_sources import WeightSource
+from modular_converter.parallel.engine.group.whole_state import made_by_first
 from modular_converter.parallel.engine.stages.micro_batches import Batch
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.errors import ApplyError
@@ -40,7 +41,7 @@ from modular_converter.parallel.modules import recompute_layers
 from modular_converter.parallel.pipeline.stage import StageModule
 from modular_converter.parallel.plans.resolve import Resolution, resolve
 from modular_converter.parallel.shard.collectives import ProcessGroup, forget_entered
-from modular_converter.parallel.tiny.build import adapters_of
+from modular_converter.parallel.tiny.adapters import adapters_of
 
 
 # The schedules of torch with undivided backwards, which the sums between processes need.

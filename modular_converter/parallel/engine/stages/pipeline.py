@@ -44,9 +44,6 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     ONE_PART,
     WHOLE_BATCH,
     Batch,
-    Loss,
-    LossOfRows,
-    NextPart,
     RowDimensions,
     batch_of,
     main_input,
@@ -54,9 +51,9 @@ from modular_converter.parallel.engine.stages.micro_batches import (
     refuse_mixed_examples,
     refuse_unequal_labels,
     refuse_what_a_step_lacks,
-    row_of,
     what_counts,
 )
+from modular_converter.parallel.engine.stages.own_loss import Loss, LossOfRows, NextPart, row_of
 from modular_converter.parallel.engine.stages.scheduled_stage import (
     ActionClock,
     ClockedStage,
@@ -76,7 +73,7 @@ from modular_converter.parallel.pipeline.chain import cuts_of_balance, spans
 from modular_converter.parallel.pipeline.flow import LayerFlow, flow_of, layer_paths, layers_entry
 from modular_converter.parallel.pipeline.prove import cuts_of, derive_pipeline, proven_pipeline_plan
 from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute, free_weights
-from modular_converter.parallel.plans.plan import PipelinePlan
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import names_of_tied
 from modular_converter.parallel.schedule.orders import order_of, schedule_named
 from modular_converter.parallel.shard.collectives import ProcessGroup, under_transforms

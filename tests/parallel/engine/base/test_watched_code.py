@@ -3,7 +3,7 @@
 import torch
 
 from modular_converter.parallel.engine.base import watched_state
-from modular_converter.parallel.engine.base.watched_state import CodeFacts, WatchedCode, take_over
+from modular_converter.parallel.engine.base.watched_code import CodeFacts, WatchedCode, take_over
 
 
 SCALE = 2.0

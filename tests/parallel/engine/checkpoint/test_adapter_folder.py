@@ -10,11 +10,7 @@ import transformers
 pytest.importorskip("peft")
 
 from modular_converter.parallel import parallelize  # noqa: E402
-from modular_converter.parallel.engine.checkpoint.model_files import (  # noqa: E402
-    _class_of_task,
-    is_adapter,
-    open_adapter,
-)
+from modular_converter.parallel.engine.checkpoint.folder import _class_of_task, is_adapter, open_adapter  # noqa: E402
 from modular_converter.parallel.errors import BuildError  # noqa: E402
 from tests.parallel.adapted import adapted, llama, logits  # noqa: E402
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
 from modular_converter.parallel.engine.checkpoint import reader  # noqa: E402
-from modular_converter.parallel.engine.checkpoint.model_files import stored_tensors  # noqa: E402
+from modular_converter.parallel.engine.checkpoint.folder import stored_tensors  # noqa: E402
 from modular_converter.parallel.engine.checkpoint.reader import (
     Reader,  # noqa: E402
     RecordedTensor,  # noqa: E402

@@ -28,11 +28,7 @@ from modular_converter.parallel import parallelize  # noqa: E402
 from modular_converter.parallel.engine.base.attention_heads import HeadCounts, local_modules, whole_heads  # noqa: E402
 from modular_converter.parallel.engine.base.call_state import caches_in, has_content
 from modular_converter.parallel.engine.remote.placement import _forget_handle  # noqa: E402
-from modular_converter.parallel.engine.remote.same_answers import (  # noqa: E402
-    OnlyThere,
-    check_plain,
-    hold,
-)
+from modular_converter.parallel.engine.remote.remote_values import OnlyThere, check_plain, hold  # noqa: E402
 from modular_converter.parallel.errors import ApplyError, PlanError  # noqa: E402
 from modular_converter.parallel.plans.resolve import Piece  # noqa: E402
 from modular_converter.parallel.proof.judge import relative_error  # noqa: E402

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from modular_converter.parallel.engine.stages.micro_batches import LossOfRows, NextPart, row_of
+from modular_converter.parallel.engine.stages.own_loss import LossOfRows, NextPart, row_of
 from modular_converter.parallel.errors import ApplyError
 
 

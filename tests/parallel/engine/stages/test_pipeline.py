@@ -25,10 +25,11 @@ from modular_converter.parallel.engine.stages.scheduled_stage import (
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
 from modular_converter.parallel.pipeline.chain import spans
+from modular_converter.parallel.pipeline.derive import pipeline_of_trace
 from modular_converter.parallel.pipeline.flow import flow_of
-from modular_converter.parallel.pipeline.prove import pipeline_of_trace, verify_pipeline
+from modular_converter.parallel.pipeline.prove import verify_pipeline
 from modular_converter.parallel.pipeline.stage import StageModule, copy_without_data, do_not_recompute
-from modular_converter.parallel.plans.plan import PipelinePlan
+from modular_converter.parallel.plans.pipeline_plan import PipelinePlan
 from modular_converter.parallel.plans.resolve import Resolution
 from modular_converter.parallel.proof.subject import with_mask
 from modular_converter.parallel.tiny.build import build, target_of

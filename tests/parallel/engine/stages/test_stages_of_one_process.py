@@ -14,8 +14,8 @@ from modular_converter.parallel.engine.stages import in_layout
 from modular_converter.parallel.engine.stages.pipeline import Pipeline
 from modular_converter.parallel.errors import ApplyError
 from modular_converter.parallel.layout import Layout
+from modular_converter.parallel.pipeline.derive import pipeline_of_trace
 from modular_converter.parallel.pipeline.flow import flow_of
-from modular_converter.parallel.pipeline.prove import pipeline_of_trace
 from modular_converter.parallel.shard.collectives import ProcessGroup
 from modular_converter.parallel.trace.record import record
 from tests.parallel.adapted import IDS, gpt2
