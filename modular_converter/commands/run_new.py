@@ -252,7 +252,7 @@ def _compare(found: Survey, project: str) -> None:
     ).splitlines()
     click.echo("generated files begin with")
     click.echo("".join(f"    {line}\n" for line in top), nl=False)
-    click.echo(f"{len(texts) - len(others)} of {count(len(texts), 'file')} are as the formatter leaves them")
+    click.echo(f"unchanged by the formatter: {len(texts) - len(others)} of {count(len(texts), 'file')}")
     for path in others[:SHOWN]:
         click.echo(
             f"    not {message(path)}: `modular-convert modularize` gives no file back that the formatter changes"

@@ -172,7 +172,7 @@ def test_a_private_package_passes_its_own_hooks_at_the_first_try(acme: Path) -> 
     ):
         assert said in done.stdout
     assert "generated from lib/acme/nets/MODEL/modular_MODEL.py" in done.stdout
-    assert "2 of 2 files are as the formatter leaves them" in done.stdout
+    assert "unchanged by the formatter: 2 of 2 files" in done.stdout
 
     done = convert(acme, "tinymix", "--strict")
     assert done.returncode == 0 and "2 written" in done.stderr, done.stdout + done.stderr

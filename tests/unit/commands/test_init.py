@@ -77,7 +77,7 @@ def test_the_settings_of_a_project_are_found_and_added(end: str, acme: Path) -> 
     plant(acme, {"pyproject.toml": FILES["pyproject.toml"].replace("\n", end)})
     done = init()
     said = f"settings       pyproject.toml: [tool.modular-converter] is added\n\n{TABLE}\n"
-    formatted = "4 of 4 files are as the formatter leaves them\n"
+    formatted = "unchanged by the formatter: 4 of 4 files\n"
     assert (done.exit_code, done.output) == (0, ROWS + said + ENDS + formatted)
     text = (acme / "pyproject.toml").read_bytes().decode()
     assert text == f"{FILES['pyproject.toml']}\n{TABLE}".replace("\n", end)
@@ -133,7 +133,7 @@ def test_what_a_project_has_beside_is_told(acme: Path) -> None:
         assert said in done.output
     (acme / ".pre-commit-config.yaml").unlink()
     done = init()
-    assert "7 of 8 files are as the formatter leaves them\n    not acme/nets/yak/sizes_yak.py: `modular" in done.output
+    assert "unchanged by the formatter: 7 of 8 files\n    not acme/nets/yak/sizes_yak.py: `modular" in done.output
 
 
 FLAT = {
