@@ -115,6 +115,7 @@ FLOORS = {
         "write_rules",
         "derive",
         "cost",
+        "experts",
     ),
     "modular_converter.parallel.engine": (
         "__init__",

@@ -10,7 +10,7 @@ from transformers import MixtralConfig
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssConfig, GptOssExperts
 from transformers.models.mixtral.modeling_mixtral import MixtralExperts
 
-from modular_converter.parallel.inference import fused as experts
+from modular_converter.parallel.inference import experts
 from modular_converter.parallel.inference.experts import combine_kernel, combined, fuse_experts
 from modular_converter.parallel.shard.forwards import swap_forward
 

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("transformers")
 from modular_converter.parallel.plans.plan import Plan, PlanRule  # noqa: E402
-from modular_converter.parallel.proof import prove  # noqa: E402
+from modular_converter.parallel.proof import compare_plans  # noqa: E402
 from modular_converter.parallel.proof.compare_plans import Point, outcome, points, source_plan  # noqa: E402
 from modular_converter.parallel.proof.prove import derive_model  # noqa: E402
 from modular_converter.parallel.tiny.build import target_of  # noqa: E402
@@ -32,7 +32,7 @@ def test_the_plan_of_the_source_leaves_out_what_is_whole_and_what_is_not_modelle
         "layers.*.self_attn.o_proj",
     }
     entries = {"layers.*.mlp.up_proj": "colwise", "norm": "replicate", "a": "sideways", "b": "enter_output"}
-    monkeypatch.setattr(prove, "gathered_plan", lambda model: entries)
+    monkeypatch.setattr(compare_plans, "gathered_plan", lambda model: entries)
     found, unknown = source_plan(derived)
     assert found.rules == (PlanRule("layers.*.mlp.up_proj", "colwise"),) and found.model == derived.target.name
     assert unknown == {"a": "sideways", "b": "enter_output"}
@@ -46,7 +46,7 @@ def test_a_run_gives_the_cost_or_the_reason(derived):
     wrong = outcome(derived, changed(derived.plan, "layers.*.mlp.down_proj"), 2)
     assert wrong.reason.startswith("layers.0.mlp") and ": " in wrong.reason and wrong.bytes_rank > found.bytes_rank
     gone = outcome(derived, Plan.parse("plan x\nrule gone colwise\n"), 2)
-    assert gone == prove.Outcome("gone: matches no module and no parameter of the model", 0, 0)
+    assert gone == compare_plans.Outcome("gone: matches no module and no parameter of the model", 0, 0)
 
 
 def test_each_difference_is_run_and_judged(derived):
@@ -69,7 +69,9 @@ def test_each_difference_is_run_and_judged(derived):
 
 def test_plans_are_run_once(derived, monkeypatch):
     ran = []
-    monkeypatch.setattr(prove, "outcome", lambda derived, plan, ranks: ran.append(plan) or prove.Outcome("", 1, 2))
+    monkeypatch.setattr(
+        compare_plans, "outcome", lambda derived, plan, ranks: ran.append(plan) or compare_plans.Outcome("", 1, 2)
+    )
     found = list(points(derived, changed(changed(derived.plan, "embed_tokens"), "layers.*.mlp.down_proj"), 2))
     assert [point.judgement for point in found] == ["a choice"] * 2 and len(ran) == len(set(ran)) == 3
 

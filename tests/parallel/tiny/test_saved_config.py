@@ -123,7 +123,8 @@ def test_a_damaged_configuration_is_an_error_of_one_line(alone, tmp_path, text):
 # Files that call a loader of the library, and why they may.
 LOADERS = {
     "parallel/tiny/saved_config.py": "the one place for folders of others",
-    "parallel/engine/checkpoint/model_files.py": "gives no folder: the tensors are read here; and PeftModel, whose files hold no code",
+    "parallel/engine/checkpoint/model_files.py": "gives no folder: the tensors are read here",
+    "parallel/engine/checkpoint/folder.py": "PeftModel, whose files hold no code",
     "parallel/proof/on_ranks.py": "a temporary folder that it has written itself",
 }
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from modular_converter.parallel.engine.base import watched_state
+from modular_converter.parallel.engine.base import watched_code
 from modular_converter.parallel.engine.base.watched_code import CodeFacts, WatchedCode, take_over
 
 
@@ -26,7 +26,7 @@ def test_a_changed_member_and_a_changed_global_are_found(monkeypatch):
     assert code.changed() == "" and not code.unsent
     with monkeypatch.context() as patch:
         patch.setattr(Scaled, "limit", 4)
-        assert code.changed().endswith("Scaled.limit" + watched_state._in_words(3, 4))
+        assert code.changed().endswith("Scaled.limit" + watched_code._in_words(3, 4))
     with monkeypatch.context() as patch:
         patch.setitem(globals(), "SCALE", 3.0)
         assert "SCALE" in code.changed()
@@ -47,7 +47,7 @@ def test_a_new_plain_attribute_that_no_method_reads_is_unsent(monkeypatch):
     assert code.changed() == ""
     patch.setattr(Scaled, "SCALE", 5, raising=False)
     try:
-        assert code.changed().endswith("Scaled.SCALE" + watched_state._in_words(None, 5))
+        assert code.changed().endswith("Scaled.SCALE" + watched_code._in_words(None, 5))
     finally:
         patch.undo()
 
