@@ -238,7 +238,8 @@ class _ConversionTracer:
             return self._merged(built)
         if definition.origin.path == self.modular:
             own = built.statement if built is not None else self.module.definitions[definition.name]
-            return self._own(own)
+            lines, old = ([*text.removesuffix("\n").split("\n")] for text in (definition.text, own.text))
+            return lead_lines(own, self.modular, "") + _by_words(lines, old, text_lines(own, self.modular, ""))
         return self._copied(self.finished.neighbours.at_path[definition.origin.path], definition.name)
 
     def _own(self, statement: Statement) -> Lines:
@@ -266,10 +267,14 @@ class _ConversionTracer:
 def _as_merged(text: str, places: Lines) -> tuple[Sequence[str], Lines]:
     """A class as the merge takes it apart: with a body on lines of its own, indented by four spaces."""
     lines = "".join(block_lines(text)[1]).removesuffix("\n").split("\n")
-    old = text.removesuffix("\n").split("\n")
-    if len(lines) != len(old):
-        places = [joined(place for line in found for place in places[line]) for found in align(lines, old)]
-    return lines, places
+    return lines, _by_words(lines, text.removesuffix("\n").split("\n"), places)
+
+
+def _by_words(lines: Sequence[str], old: Sequence[str], places: Lines) -> Lines:
+    """The places of lines by those of the old ones, which are aligned by their words if their number is another."""
+    if len(lines) == len(old):
+        return places
+    return [joined(place for line in found for place in places[line]) for found in align(lines, old)]
 
 
 class Halves(NamedTuple):

@@ -39,6 +39,10 @@ BOUND = {
     "inherit_super_args": frozenset(("hidden_states",)),
     "inherit_private_names": frozenset(("__parents_store", "_@Cache__parents_store")),
     "inherited_methods": frozenset(("cls", "self", "EmuEmbedding", "EmuNorm")),
+    "names_object_held_twice": frozenset(("cache",)),
+    "parent_apart_of_super_kwargs": frozenset(
+        ("size", "eps", "float", "@_EPS", "is_fast", "kwargs", "hidden_states", "scale", "1")
+    ),
     "inherit_parameter_replaced_by_loop": frozenset(("count", "1", "step", "2")),
 }
 """Words that a conversion puts in: parameters of `super()` calls, names for `as` names, other local names, `@size.setter` of the class's own, packages of relative imports, private names."""
