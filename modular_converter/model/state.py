@@ -39,23 +39,26 @@ def is_mutable(value: object) -> bool:
     return isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp))
 
 
-def filled(nodes: Sequence[ast.AST]) -> Iterator[ast.expr]:
+def filled(nodes: Sequence[ast.AST], *, with_given: bool = False) -> Iterator[ast.expr]:
     """The objects that nodes change by an index or as a list, a dictionary or a set, and iterators that they take from: this is
     more than setting the object up, as `self.places.requires_grad_(False)` does.
+
+    Args:
+        with_given: also what such a method is given: `list.append(rows, 1)` changes it, `found.append(rows)` lets it be changed.
     """
     for part in nodes:
         match part:
             case ast.Subscript(owner, _, ast.Store() | ast.Del()):
                 yield object_of(owner)
-            case ast.Call(ast.Attribute(owner, name)) if name in MUTATORS:
-                yield object_of(owner)
+            case ast.Call(ast.Attribute(owner, name), given) if name in MUTATORS:
+                yield from map(object_of, (owner, *given) if with_given else (owner,))
             case ast.Call(ast.Name("next"), [owner, *_]):
                 yield object_of(owner)
 
 
 def fills(node: ast.AST, path: str) -> bool:
-    """Whether code changes what the object at a path holds: see `filled`."""
-    return any(dotted(one) == path for one in filled(walk(node)))
+    """Whether code changes what the object at a path holds, or lets others do so: see `filled`."""
+    return any(dotted(one) == path for one in filled(walk(node), with_given=True))
 
 
 def _changed(function: Function | ast.Lambda) -> set[str]:
