@@ -316,9 +316,7 @@ def _call(run: LibraryInterpreter, node: ast.Call, frame: Frame) -> Value:
             run.not_followed([holder], ast.unparse(node))
         elif isinstance(holder, Expression) and node.func.attr in _REGISTERING:
             run.given_to_unknown += 1
-            if isinstance(node.func.value, ast.Attribute):
-                outer = run.evaluate(node.func.value.value, frame)
-                layers.may_be_module(outer, node.func.value.attr, ast.unparse(node), run.place(node, frame))
+            run.may_be_module(node.func.value, node, frame)
     else:
         function = run.evaluate(node.func, frame)
         if isinstance(function, External) and function.name.startswith("builtins."):

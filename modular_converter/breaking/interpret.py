@@ -210,9 +210,8 @@ class StatementInterpreter(CallInterpreter):
             holder, before = self.evaluate(target.value, frame), self.given_to_unknown
             with self.doubtful() if _is_of_item(target) else contextlib.nullcontext():
                 self.give(holder, target.attr, value, self.place(target, frame))
-            if self.given_to_unknown > before and isinstance(target.value, ast.Attribute):
-                outer = self.evaluate(target.value.value, frame)
-                layers.may_be_module(outer, target.value.attr, ast.unparse(target), self.place(target, frame))
+            if self.given_to_unknown > before:
+                self.may_be_module(target.value, target, frame)
         elif isinstance(target, (ast.Tuple, ast.List)):
             for one, part in zip(target.elts, self._parts(target.elts, value, frame)):
                 self.assign(one.value if isinstance(one, ast.Starred) else one, part, frame)
@@ -229,6 +228,12 @@ class StatementInterpreter(CallInterpreter):
                 holder.add([(key_text(key), value)])
             elif isinstance(holder, ObjectValue) and holder.is_module:  # of a class that is a `ModuleDict`
                 self.give_by(holder, key, value, self.place(target, frame))
+
+    def may_be_module(self, holder: ast.expr, by: ast.expr, frame: Frame) -> None:
+        """An attribute whose value the text does not tell may be a module, since code lets it hold something."""
+        if isinstance(holder, ast.Attribute):
+            outer = self.evaluate(holder.value, frame)
+            layers.may_be_module(outer, holder.attr, ast.unparse(by), self.place(by, frame))
 
     def give(self, holder: Value, name: str, value: Value, place: CodePlace) -> None:
         """`holder.name = value`."""
